@@ -141,6 +141,7 @@ def report_row(latest: LatestReport, number: int) -> Values:
         "change_number": number,
         "scope": latest.scope,
         "is_own": int(latest.is_own),
+        "is_started": int(report.state == "started"),
         "content_hash": latest.content_hash,
         "names_hash": latest.names_hash,
         "wording_hash": latest.wording_hash,

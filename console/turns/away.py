@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -12,6 +13,10 @@ from console.turns.facts import EventFacts, TurnFacts, VmFacts
 
 STARTED = "Started"
 SCHEDULED = "Scheduled"
+_HEARTBEAT_SECONDS: Final = 60.0
+"""A VM that is here is heard within this time of the start that another VM reports, also if their
+clocks differ a little.
+"""
 AwayBecause = Literal["turn", "preparing", "started", "silent", "stopped"]
 AWAY_WORDS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -98,12 +103,14 @@ def idle_in_turns(facts: TurnFacts) -> frozenset[str]:
 
 
 def started_by_vm(facts: TurnFacts, *, unsure_at: float | None = None) -> dict[str, EventFacts]:
-    """Return, for each VM, the started event that names it, or the earliest of several. With
-    `unsure_at`, an event counts as started too if it may have begun by that time.
+    """Return, for each VM, the started event that names it, or the earliest of several. What a VM
+    says of itself counts, whatever is shown of the event. With `unsure_at`, an event counts as
+    started too if it may have begun by that time.
     """
     found: dict[str, EventFacts] = {}
     vms = facts.vms
     for event in sorted(facts.events.values(), key=lambda each: each.order, reverse=True):
+        found |= dict.fromkeys(event.started_for.keys() & vms.keys(), event)
         for vm in (vms[vm_id] for vm_id in event.named if vm_id in vms):
             begun = event.status == STARTED or _may_have_begun(event, vm, unsure_at)
             if begun and event.counts_for(vm, vms):
@@ -139,10 +146,13 @@ def _reason(vm: VmFacts, started: Mapping[str, EventFacts], *, with_unsure: bool
 
 def _may_have_begun(event: EventFacts, vm: VmFacts, unsure_at: float | None) -> bool:
     """Check whether an event that is shown as Scheduled may have begun by that time: a VM may have
-    told Azure to start it, or its time has passed.
+    told Azure to start it, its time has passed, or another VM reports that it has started, and this
+    one may not have been heard since.
     """
     if unsure_at is None or event.status != SCHEDULED:
         return False
     not_before = event.not_before
     is_past = not_before is not None and vm.heard_at < not_before <= unsure_at
-    return is_past or event.may_begin
+    last_start = max(event.started_for.values(), default=-inf)
+    is_reported = vm.heard_at <= last_start + _HEARTBEAT_SECONDS
+    return is_past or is_reported or event.may_begin

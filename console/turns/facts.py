@@ -125,6 +125,10 @@ class EventFacts:
     """vmIds of the named VMs that report the event themselves; None if all do."""
     shown_by: str | None = None
     """vmId of the VM whose report is shown."""
+    started_for: Mapping[str, float] = field(default_factory=dict)
+    """The VMs that report themselves that it has started and names them, whatever is shown of it:
+    by vmId, each with the time of its report.
+    """
     unknown_names: tuple[str, ...] = ()
     """Names of `resources` that the console cannot resolve."""
     not_before: float | None = None

@@ -215,6 +215,8 @@ report: Final = Table(
     Column("scope", Text, nullable=False, server_default=""),
     # Whether the event names its reporter.
     Column("is_own", Integer, nullable=False, server_default="0"),
+    # Whether it says that the event has started.
+    Column("is_started", Integer, nullable=False, server_default="0"),
     # Hashes by which reports are compared: fingerprint and names; the names alone; the wording
     # alone.
     Column("content_hash", Text, nullable=False, server_default=""),

@@ -13,7 +13,12 @@ from console.db.decisions import prepare_commands, turn_rows
 from console.db.schema.tables import preparation
 from console.db.snapshot import Snapshot
 from console.db.turn_facts.event_facts import event_facts_of, next_approval_times
-from console.db.turn_facts.vm_facts import later_named, pending_reports, read_vm_facts
+from console.db.turn_facts.vm_facts import (
+    later_named,
+    pending_reports,
+    read_vm_facts,
+    started_reports,
+)
 from console.db.vms.grouping import groups_now
 from console.fleet.preparations import OF_THE_EVENT
 from console.fleet.values.keys import EventKey
@@ -52,13 +57,18 @@ def read_turn_facts(snapshot: Snapshot, settings: TurnSettings) -> TurnFacts:
         for each in pending
     ]
     later = later_named(connection)
+    started = started_reports(connection)
+    events = [
+        replace(each, started_for=started[each.key]) if each.key in started else each
+        for each in events
+    ]
     vms = _vm_facts(
         snapshot,
         settings,
         preparations,
         events=events,
         turns=found.values(),
-        reporters=later.values(),
+        reporters=[*later.values(), *started.values()],
     )
     events = [_with_dispute(each, later.get(each.key, frozenset()), vms) for each in events]
     for one in _leftovers(vms.values(), {each.key for each in events}):
@@ -80,7 +90,7 @@ def _vm_facts(
     *,
     events: Iterable[EventFacts],
     turns: Iterable[Turn],
-    reporters: Iterable[frozenset[str]],
+    reporters: Iterable[Collection[str]],
 ) -> dict[str, VmFacts]:
     """Return the facts of the VMs that these events and turns are about, or that prepare, and of
     these `reporters`.

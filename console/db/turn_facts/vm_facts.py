@@ -119,6 +119,26 @@ def later_named(connection: Connection) -> dict[EventKey, frozenset[str]]:
     return found
 
 
+def started_reports(connection: Connection) -> dict[EventKey, dict[str, float]]:
+    """Return, by the key of an open event, the VMs that report that it names them and has started,
+    by vmId, each with the time of that report by the VM's clock. What a VM reported before its
+    store was made again does not count: it may report no end of that.
+    """
+    r, e = report.c, event.c
+    same = and_(e.event_id == r.event_id, e.scope == r.scope)
+    same_store = and_(vm.c.vm_id == r.vm_id, vm.c.stream == r.stream)
+    started = (
+        select(r.event_id, r.scope, r.vm_id, r.time)
+        .join(event, same)
+        .join(vm, same_store)
+        .where(r.over == 0, r.is_own == 1, r.is_started == 1, e.state.in_(OPEN))
+    )
+    found: dict[EventKey, dict[str, float]] = {}
+    for row in connection.execute(started):
+        found.setdefault(EventKey(row.event_id, row.scope), {})[row.vm_id] = row.time
+    return found
+
+
 def pending_reports(
     connection: Connection, vm_ids: Iterable[str]
 ) -> dict[str, frozenset[EventKey]]:

@@ -236,3 +236,48 @@ def test_a_vm_that_an_event_names_anew_by_its_own_report_is_not_passed_over(
     cluster.now += timedelta(seconds=1)
     cluster.tell(second.event("E-0", transition="updated", now=cluster.now, **one))
     assert cluster.step() == [f"approve {first.name}"]
+
+
+@pytest.mark.parametrize("named", [("db-0", "db-1"), ("db-0",)])
+def test_a_vm_is_away_once_it_reports_that_its_event_has_started(
+    database: Database, named: tuple[str, ...]
+) -> None:
+    """A VM whose event has started is away by its own report, also while the event is shown as
+    Scheduled by a VM that is down by then and still counts as heard, and that it names or named.
+    """
+    cluster = TurnCluster(database, approve={"event_type": ["Reboot"]})
+    event: dict[str, Any] = {"event_type": "Freeze", "not_before": cluster.later(minutes=14)}
+    before = named if len(named) > 1 else ("db-1",)
+    cluster.tell(cluster.vms[1].event("E-9", resources=before, now=cluster.now, **event))
+    cluster.now += timedelta(seconds=2)
+    started = {"transition": "started", "status": "Started", "resources": named}
+    cluster.tell(cluster.vms[0].event("E-9", now=cluster.now, **event, **started))
+    cluster.announce(2)
+    assert cluster.step() == []
+    assert cluster.state(2) == "waiting"
+    ended = {**started, "transition": "ended", "status": "Completed"}
+    cluster.wait(5)
+    for vm in cluster.vms[:2]:
+        cluster.tell(vm.event("E-9", now=cluster.now, **event, **ended))
+    cluster.wait(1)
+    assert cluster.step() == ["prepare db-2"]
+    cluster.decisions.stop()
+
+
+def test_a_vm_that_is_down_is_away_once_another_one_reports_the_start(database: Database) -> None:
+    """If an event of two VMs has started, as one of them reports, the other one counts as away too
+    until it is heard: two of three are away, and two may be.
+    """
+    cluster = TurnCluster(database, at_most=2, approve={"event_type": ["Reboot"]})
+    event: dict[str, Any] = {"event_type": "Freeze", "not_before": cluster.later(minutes=14)}
+    named = ("db-0", "db-1")
+    cluster.tell(cluster.vms[1].event("E-9", resources=named, now=cluster.now, **event))
+    cluster.now += timedelta(seconds=2)
+    started = {"transition": "started", "status": "Started", "resources": named}
+    cluster.tell(cluster.vms[0].event("E-9", now=cluster.now, **event, **started))
+    cluster.announce(2)
+    assert cluster.step() == []
+    cluster.now += timedelta(seconds=90)
+    cluster.hear()
+    assert cluster.step() == ["prepare db-2"]  # db-1 is there, and reports nothing of the start
+    cluster.decisions.stop()

@@ -147,7 +147,7 @@ def _change_reports() -> None:
     for name in ("scope", "content_hash", "names_hash"):
         op.add_column("report", _text(name))
     op.add_column("report", sa.Column("wording_hash", sa.Text()))
-    for name in ("is_own", "is_weak"):
+    for name in ("is_own", "is_started", "is_weak"):
         op.add_column("report", _flag(name))
 
 
@@ -352,6 +352,7 @@ def _fill_reports(events: Sequence[Any]) -> Mapping[str, str]:
     scopes |= {row.event_id: _scope(row) for row in rows if (row.event_id, row.vm_id) in shown}
     _write(
         "UPDATE report SET scope = :scope, event_report = :event_report, is_own = :is_own, "
+        "is_started = :is_started, "
         "content_hash = :content_hash, names_hash = :names_hash, wording_hash = :wording_hash, "
         "is_weak = :is_weak "
         "WHERE event_id = :event_id AND vm_id = :vm_id",
@@ -372,6 +373,7 @@ def _report(row: Any, scope: str) -> RowValues:
         "scope": scope,
         "event_report": json.dumps(report),
         "is_own": int(bool(report["affects_this_vm"]) and is_named),
+        "is_started": int(event["event_status"] == "Started"),
         "content_hash": _hash(fingerprint, *sorted(names)),
         "names_hash": _hash(*sorted(name_key(name) for name in names)),
         "wording_hash": _hash(*wording) if row.sequence else None,
