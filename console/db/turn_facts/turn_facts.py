@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Final, cast
 
 from sqlalchemy import Connection, and_, or_, select
 
@@ -26,6 +26,11 @@ from console.turns.facts import EventFacts, Turn, TurnFacts, VmFacts, VmPreparat
 from console.turns.groups import Grouping
 from wire.preparation import RECOVERED
 from wire.preparation import State as PreparationState
+
+_OUTSIDE_SECONDS: Final = 120.0
+"""How long an event waits for its other reporters to name a VM that belongs to none of its groups,
+and that reports that it names it: the documents of two VMs may differ for a moment.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +75,7 @@ def read_turn_facts(snapshot: Snapshot, settings: TurnSettings) -> TurnFacts:
         turns=found.values(),
         reporters=[*later.values(), *started.values()],
     )
-    events = [_with_dispute(each, later.get(each.key, frozenset()), vms) for each in events]
+    events = [_with_dispute(each, later.get(each.key, {}), vms, snapshot.now) for each in events]
     for one in _leftovers(vms.values(), {each.key for each in events}):
         found.setdefault(one.event_key, _leftover(one))
     return TurnFacts(
@@ -133,15 +138,22 @@ def _leftovers(vms: Iterable[VmFacts], open_keys: Collection[EventKey]) -> list[
 
 
 def _with_dispute(
-    event: EventFacts, later: frozenset[str], vms: Mapping[str, VmFacts]
+    event: EventFacts, later: Mapping[str, float], vms: Mapping[str, VmFacts], now: float
 ) -> EventFacts:
-    """Return the event as disputed if a heard VM of a group reports later than the VM by whose
-    report it is shown that it names that VM too: its IMDS may be the first to know. A VM outside of
-    the groups of the event holds up nothing.
+    """Return the event as disputed if a heard VM reports later than the VM by whose report it is
+    shown that it names that VM too: its IMDS may be the first to know. `later`: the times of such
+    reports. A VM outside of the groups of the event holds it up for two minutes at most, and only
+    if it has to be prepared, or belongs to another group.
     """
     groups = {key for vm_id in event.named if vm_id in vms for key in vms[vm_id].groups}
-    left_out = [vms[vm_id] for vm_id in later - event.named if vm_id in vms]
-    if any(vm.is_heard and not groups.isdisjoint(vm.groups) for vm in left_out):
+
+    def holds_up(vm: VmFacts) -> bool:
+        if not groups.isdisjoint(vm.groups):
+            return True
+        return bool(vm.groups or vm.prepares) and now - later[vm.vm_id] < _OUTSIDE_SECONDS
+
+    left_out = [vms[vm_id] for vm_id in later.keys() - event.named if vm_id in vms]
+    if any(vm.is_heard and holds_up(vm) for vm in left_out):
         return replace(event, is_disputed=True)
     return event
 

@@ -101,22 +101,18 @@ def _missed_ends(connection: Connection, late: Iterable[str]) -> dict[str, Event
     return found
 
 
-def later_named(connection: Connection) -> dict[EventKey, frozenset[str]]:
-    """Return, by the key of an open event, the vmIds of the VMs that report that it names them, and
-    whose reports are later than the one that is shown.
+def later_named(connection: Connection) -> dict[EventKey, dict[str, float]]:
+    """Return, by the key of an open event, the VMs that report that it names them, and whose
+    reports are later than the one that is shown: by vmId, each with the time of its report.
     """
     r, e = report.c, event.c
     same = and_(e.event_id == r.event_id, e.scope == r.scope)
     later = (
-        select(r.event_id, r.scope, r.vm_id)
+        select(r.event_id, r.scope, r.vm_id, r.time)
         .join(event, same)
         .where(r.over == 0, r.is_own == 1, e.state.in_(OPEN), r.time > e.shown_at)
     )
-    found: dict[EventKey, frozenset[str]] = {}
-    for row in connection.execute(later):
-        key = EventKey(row.event_id, row.scope)
-        found[key] = found.get(key, frozenset()) | {row.vm_id}
-    return found
+    return _times_by_vm(connection.execute(later))
 
 
 def started_reports(connection: Connection) -> dict[EventKey, dict[str, float]]:
@@ -133,8 +129,12 @@ def started_reports(connection: Connection) -> dict[EventKey, dict[str, float]]:
         .join(vm, same_store)
         .where(r.over == 0, r.is_own == 1, r.is_started == 1, e.state.in_(OPEN))
     )
+    return _times_by_vm(connection.execute(started))
+
+
+def _times_by_vm(rows: Iterable[Row[Any]]) -> dict[EventKey, dict[str, float]]:
     found: dict[EventKey, dict[str, float]] = {}
-    for row in connection.execute(started):
+    for row in rows:
         found.setdefault(EventKey(row.event_id, row.scope), {})[row.vm_id] = row.time
     return found
 

@@ -281,3 +281,31 @@ def test_a_vm_that_is_down_is_away_once_another_one_reports_the_start(database: 
     cluster.hear()
     assert cluster.step() == ["prepare db-2"]  # db-1 is there, and reports nothing of the start
     cluster.decisions.stop()
+
+
+def test_a_vm_outside_of_the_group_that_prepares_is_waited_for_for_two_minutes(
+    database: Database,
+) -> None:
+    """A VM of no group that prepares may be the first to know that the event names it too: the
+    group waits for the other reports, but for two minutes at most.
+    """
+    cluster = TurnCluster(database, match={"name": ["db-*"]})
+    outside = FakeVm(name="web-0")
+    soon = cluster.later(minutes=30)
+    cluster.hear_only([*cluster.vms, outside])
+    cluster.tell(cluster.vms[0].event("E-0", now=cluster.now, not_before=soon))
+    assert cluster.step() == ["prepare db-0"]
+    cluster.now += timedelta(seconds=1)
+    both = {"resources": ["db-0", "web-0"], "not_before": soon}
+    cluster.tell(outside.event("E-0", now=cluster.now, **both))
+    cluster.says(0, "prepared")
+    assert cluster.step() == []
+    turn = cluster.known_event(0).turn
+    assert turn is not None
+    assert turn.reason == "the VMs that report it do not agree"
+    cluster.now += timedelta(seconds=119)
+    cluster.hear_only([*cluster.vms, outside])
+    assert cluster.step() == []
+    cluster.now += timedelta(seconds=2)
+    assert cluster.step() == ["approve db-0"]
+    cluster.decisions.stop()
