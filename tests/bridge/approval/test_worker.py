@@ -221,6 +221,33 @@ def test_a_flood_of_commands_starves_no_request(scene: WorkerWithGate) -> None:
     assert set(done[4:]) == {"again"}
 
 
+def test_slow_commands_hold_up_nobody_else_for_long() -> None:
+    """If each command waits for a slow trust file, a round verifies one: polls, people and
+    deadlines come between.
+    """
+    approvals = NotedCalls()
+    now = 0.0
+
+    def wait_for_file() -> None:
+        nonlocal now
+        now += 1.9
+
+    approval_worker = ApprovalWorker(
+        approvals,  # type: ignore[arg-type]  # it answers as one
+        monotonic=lambda: now,
+    )
+    approval_worker.confirm()
+    for name in ("a", "b"):
+        approvals.before[name] = wait_for_file
+        message = CommandMessage(token=name.encode(), channel="mqtt", on_settled=lambda: None)
+        assert approval_worker.command(message)
+    approval_worker.run_once()
+    approval_worker.note_poll()
+    approval_worker.run_once()
+    assert approvals.next(3) == ["a", "look", "b"]
+    assert not approval_worker.has_work
+
+
 @pytest.mark.parametrize("error", [StoreError("the disk is full"), RuntimeError("a bug")])
 def test_a_step_that_fails_is_not_tried_at_once(scene: WorkerWithGate, error: Exception) -> None:
     """A step that fails is tried again with the next poll, and not in a loop."""
