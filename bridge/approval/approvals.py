@@ -71,8 +71,11 @@ class Approvals:
 
     @property
     def trust_trouble(self) -> str | None:
-        """Why no key is trusted, although a file of keys is configured; None if it is used."""
-        return self._trust.trouble
+        """Why no key is trusted, although a file of keys is configured; None if one is."""
+        trust = self._trust
+        if trust.trouble is not None or trust.path is None or trust.has_keys:
+            return trust.trouble
+        return f"the file {trust.path} has no key"
 
     @property
     def refused(self) -> Counter[str]:

@@ -78,7 +78,8 @@ def _may_leave(vm: VmFacts, turn: Turn, reading: Reading) -> bool:
         if turn.event_key in vm.reported:
             return False
         return event is not None or (turn.over_at is not None and vm.heard_at >= turn.over_at)
-    if event.status != "Scheduled" or event.may_begin or event.approval in ("open", "confirmed"):
+    has_begun = event.status != "Scheduled" or vm.vm_id in event.started_for
+    if has_begun or event.may_begin or event.approval in ("open", "confirmed"):
         return False
     if turn.state == "failed":
         # Until it is heard, Azure may have taken it by an approval whose answer never came.
