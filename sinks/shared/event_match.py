@@ -5,7 +5,7 @@ group of the console approves without a person.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Protocol
+from typing import Annotated, Final, Protocol
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -22,6 +22,10 @@ def _some(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 _Words = Annotated[JsonList, AfterValidator(_some)]
+
+
+WORD_KEYS: Final = ("event_type", "event_source")
+"""The keys that list words; each has the name of the event's field that they are compared with."""
 
 
 class MatchableEvent(Protocol):
@@ -60,31 +64,25 @@ class EventMatch(BaseModel):
         """Check whether the event is selected."""
         longest = self.max_duration
         duration = event.duration_in_seconds
-        return (
-            _listed(event.event_type, self.event_type)
-            and _listed(event.event_source, self.event_source)
-            and (longest is None or (duration is not None and 0 <= duration <= longest))
+        return all(_listed(getattr(event, key), getattr(self, key)) for key in WORD_KEYS) and (
+            longest is None or (duration is not None and 0 <= duration <= longest)
         )
 
     def unknown(self, event: MatchableEvent) -> list[str]:
         """Return which of Azure's words the event lacks, or has blank, although it is selected by
         them, by the names of the keys; empty if the event would not be selected whatever they were.
         """
-        words = {"event_type": event.event_type, "event_source": event.event_source}
-        missing = [key for key, word in words.items() if not _plain(word) and getattr(self, key)]
+        missing = [
+            key for key in WORD_KEYS if getattr(self, key) and not _plain(getattr(event, key))
+        ]
         without = self.model_copy(update=dict.fromkeys(missing, ()))
         return missing if without.matches(event) else []
 
     def includes(self, other: EventMatch) -> bool:
         """Check whether every event that the other one selects is selected here too."""
         longest = self.max_duration
-        return (
-            _is_subset(other.event_type, self.event_type)
-            and _is_subset(other.event_source, self.event_source)
-            and (
-                longest is None
-                or (other.max_duration is not None and other.max_duration <= longest)
-            )
+        return all(_is_subset(getattr(other, key), getattr(self, key)) for key in WORD_KEYS) and (
+            longest is None or (other.max_duration is not None and other.max_duration <= longest)
         )
 
     @property
