@@ -209,7 +209,7 @@ def whole_number(*, least: int | None = None) -> FieldType:
         if type(value) is not int:
             raise FieldError("this is not a whole number")
         if not low <= value <= MAX_NUMBER:
-            raise FieldError("a number out of range")
+            raise FieldError(f"this number is not between {low} and {MAX_NUMBER}")
         return value
 
     return FieldType({"type": "integer"} | ({} if least is None else {"minimum": least}), read)

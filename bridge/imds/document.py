@@ -38,7 +38,7 @@ class ScheduledEvent(Event):
 
     raw: Mapping[str, Any] = field(repr=False)
     is_ambiguous: bool = False
-    """Whether the document has this EventId twice with different content, see `_united`. The event
+    """Whether the document has this EventId twice with different content, see `_merged`. The event
     cannot be approved: it is unknown which entry an approval starts.
     """
 
@@ -96,7 +96,7 @@ def parse_document(body: bytes) -> Document:
     return Document(
         incarnation=_integer(loaded.get("DocumentIncarnation")),
         events={
-            key: same_id[0] if len(same_id) == 1 else _united(same_id)
+            key: same_id[0] if len(same_id) == 1 else _merged(same_id)
             for key, same_id in found.items()
         },
         ignored=tuple(ignored),
@@ -109,9 +109,10 @@ def _same_content(one: ScheduledEvent, other: ScheduledEvent) -> bool:
     return same_json({**one.raw, "EventId": ""}, {**other.raw, "EventId": ""})
 
 
-def _united(entries: Sequence[ScheduledEvent]) -> ScheduledEvent:
+def _merged(entries: Sequence[ScheduledEvent]) -> ScheduledEvent:
     """Return one event for entries that describe it differently, in any order: it names all VMs of
-    each, with the earliest time and the status `Started` if one has it; the rest is from one entry.
+    each, with the earliest time and the status `Started` if one has it; the rest is from the first
+    entry in the order of their JSON.
     `raw` has the same values, so that this is kept across a restart.
     """
     entries = sorted(entries, key=lambda each: json.dumps(each.raw, sort_keys=True))

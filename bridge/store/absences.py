@@ -214,9 +214,9 @@ def _add_sink(
 
 
 def _restart_in_role(connection: sqlite3.Connection, sink: str, role: str) -> None:
-    """Begin with a sink's new role. The records up to its cursor went to the former role, so the
-    sink gets the catch-up records among them, and its cursor moves back to before the first of
-    these. Raises `sqlite3.Error`.
+    """Begin with a sink's new role. The records up to its cursor went to its former role. It gets
+    the catch-up records among them again, so its cursor moves back to before the first one. Raises
+    `sqlite3.Error`.
     """
     cursor = _forget_passed(connection, sink)
     connection.execute(

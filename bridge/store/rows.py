@@ -17,7 +17,7 @@ class EventRow(NamedTuple):
     pending: bool
     """Whether its records are kept even if every sink has them."""
     seen: str
-    """When it was first seen, RFC 3339: the order in which events are read."""
+    """When it was first seen, RFC 3339; events are read in this order."""
     value: str
 
 

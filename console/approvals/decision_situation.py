@@ -111,8 +111,8 @@ class DecisionSituation:
         return max(self.last.expires_at, (self.last.sent_at or 0) + TAKEOVER_SECONDS)
 
     def approved_by(self, *, or_confirmed: bool = False) -> str | None:
-        """Return the rule or the local person that approved the event too, as a VM reports it; None
-        if there is none.
+        """Return who approved the event besides this decision, a rule or a person on a VM, as a VM
+        reports it; None if nobody did.
         """
         own = {each.jti for each in self.commands}
         others = [

@@ -15,8 +15,8 @@ from console.approvals.decision_situation import expiry
 from console.approvals.refusal_reasons import REASONS, DecisionRefusedError, RefusalReason
 from console.approvals.requests import (
     Action,
+    DecisionPolicy,
     DecisionRequest,
-    DecisionSettings,
     Refuse,
     RequestSituation,
     next_step,
@@ -44,7 +44,7 @@ class DecisionResult:
 
     state: DecisionStatusName = "none"
     jti: str | None = None
-    refused: DecisionRefusedError | None = None
+    refusal: DecisionRefusedError | None = None
     outgoing: OutgoingCommand | None = None
     """The command to send after the commit."""
 
@@ -58,7 +58,7 @@ class RequestTransaction:
         number: int,
         *,
         run_id: str,
-        settings: DecisionSettings,
+        policy: DecisionPolicy,
         audit_limiter: AuditLimiter,
         turns: TurnSettings | None = None,
     ) -> None:
@@ -70,7 +70,7 @@ class RequestTransaction:
         self._number = number
         self._now = snapshot.now
         self._run_id = run_id  # of this console
-        self._settings = settings
+        self._policy = policy
         self._audit_limiter = audit_limiter
         self._turn_requests = None if turns is None else TurnRequests(snapshot, number, turns)
 
@@ -96,7 +96,7 @@ class RequestTransaction:
 
     def approve_for_turn(self, request: DecisionRequest) -> DecisionResult:
         """Approve an event that has its turn. If that is not possible now, do nothing and audit
-        nothing: `refused` of the result has the reason.
+        nothing: `refusal` of the result has the reason.
         """
         situation = self._situation(request)
         known = situation.known
@@ -104,17 +104,17 @@ class RequestTransaction:
             return DecisionResult()
         step = next_step(situation)
         if isinstance(step, Refuse):
-            return DecisionResult(refused=DecisionRefusedError(step.reason))
+            return DecisionResult(refusal=DecisionRefusedError(step.reason))
         return self._send(situation, known) if step is Action.SEND else DecisionResult()
 
     def _situation(self, request: DecisionRequest) -> RequestSituation:
         """Return the request with everything on which its outcome depends."""
         known = self._snapshot.events.find_event(request.event_id, request.scope)
         if known is None:
-            return RequestSituation(request=request, settings=self._settings, known=None)
+            return RequestSituation(request=request, policy=self._policy, known=None)
         return RequestSituation(
             request=replace(request, event_id=known.event.event_id),  # given in any case
-            settings=self._settings,
+            policy=self._policy,
             known=known,
             open_decision=decision_rows.read_open(self._connection, known.event.key),
             candidates=candidates(known, self._now, self._snapshot.listening),
@@ -159,7 +159,7 @@ class RequestTransaction:
                 fingerprint=request.fingerprint,
                 unwritten=unwritten or None,
             )
-        return DecisionResult(refused=DecisionRefusedError(reason, jti=jti), jti=jti)
+        return DecisionResult(refusal=DecisionRefusedError(reason, jti=jti), jti=jti)
 
     def _jti_under_way(self, situation: RequestSituation) -> str | None:
         if situation.open_decision is not None:

@@ -74,7 +74,7 @@ class DecisionRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionSettings:
+class DecisionPolicy:
     """What the settings of the console demand of decisions."""
 
     can_sign: bool
@@ -102,10 +102,10 @@ class HeldTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestSituation:
-    """A request, the settings, and what the transaction that decides it has read."""
+    """A request, the policy, and what the transaction that decides it has read."""
 
     request: DecisionRequest
-    settings: DecisionSettings
+    policy: DecisionPolicy
     known: KnownEvent | None
     open_decision: Decision | None = None
     """The decision on the event that is not over."""
@@ -173,7 +173,7 @@ def has_no_reason(situation: RequestSituation) -> bool:
 
 def names_no_change(situation: RequestSituation) -> bool:
     """The reason must name a change, and does not."""
-    return not names_change(situation.request.reason, situation.settings.change_pattern)
+    return not names_change(situation.request.reason, situation.policy.change_pattern)
 
 
 def is_unknown(situation: RequestSituation) -> bool:
@@ -211,7 +211,7 @@ def is_news(situation: RequestSituation) -> bool:
 
 def cannot_sign(situation: RequestSituation) -> bool:
     """The console has no key."""
-    return not situation.settings.can_sign
+    return not situation.policy.can_sign
 
 
 def is_unproven(situation: RequestSituation) -> bool:
@@ -273,7 +273,7 @@ def is_not_stuck(situation: RequestSituation) -> bool:
 
 
 def _needs_two(situation: RequestSituation) -> bool:
-    least = situation.settings.four_eyes
+    least = situation.policy.four_eyes
     known = situation.known
     return known is not None and 0 < least <= len(known.shown.report.event.resources)
 

@@ -10,7 +10,7 @@ from console.access.people import Person
 from console.approvals.command_sender import VmCommandSender
 from console.approvals.decision_worker import DecisionWorker
 from console.approvals.request_transaction import DecisionResult, RequestTransaction
-from console.approvals.requests import DecisionRequest, DecisionSettings
+from console.approvals.requests import DecisionPolicy, DecisionRequest
 from console.approvals.turn_requests import end_turn
 from console.approvals.turn_worker import TurnWorker
 from console.audit.limiter import AuditLimiter
@@ -158,7 +158,7 @@ class Decisions:
         self._on_commit()
 
     def _decide(self, request: DecisionRequest) -> DecisionResult:
-        settings = DecisionSettings(
+        policy = DecisionPolicy(
             can_sign=self.signer is not None,
             four_eyes=self._four_eyes,
             change_pattern=self._change_pattern,
@@ -168,13 +168,13 @@ class Decisions:
                 self._snapshots.of(connection),
                 number,
                 run_id=self._worker.run_id,
-                settings=settings,
+                policy=policy,
                 audit_limiter=self._audit_limiter,
                 turns=self._turns,
             ).decide(replace(request, reason=request.reason.strip()))
         if result.outgoing is not None:
             self._worker.send(result.outgoing)
         self._on_commit()
-        if result.refused is not None:
-            raise result.refused
+        if result.refusal is not None:
+            raise result.refusal
         return result

@@ -124,7 +124,7 @@ def is_out_of_reach(situation: DecisionSituation) -> bool:
     return situation.approved_by() is not None or not is_as_decided(situation)
 
 
-def answers_may_come(situation: DecisionSituation) -> bool:
+def last_receipts_may_come(situation: DecisionSituation) -> bool:
     """The event is not as decided, or is approved by others, and a receipt may be on its way."""
     return is_out_of_reach(situation) and situation.now < situation.answers_until
 
@@ -160,12 +160,12 @@ def had_no_chance(situation: DecisionSituation) -> bool:
     return _is_pulled(situation) and not ran_before
 
 
-def was_not_polled(situation: DecisionSituation) -> bool:
+def can_ask_instead(situation: DecisionSituation) -> bool:
     """The VM did not poll for it, and another reporter can be asked."""
     return _is_pulled(situation) and situation.next_candidate is not None
 
 
-def was_never_polled(situation: DecisionSituation) -> bool:
+def was_not_polled(situation: DecisionSituation) -> bool:
     """The VM did not poll for it, and no other reporter can be asked."""
     return _is_pulled(situation)
 
@@ -321,17 +321,17 @@ TABLE: Final[Mapping[DecisionStage, Mapping[DecisionPredicate, Then]]] = {
         always: LEFT,
     },
     DecisionStage.UNSENT: {
-        answers_may_come: wait_for_receipts,
+        last_receipts_may_come: wait_for_receipts,
         is_out_of_reach: end_out_of_reach,
         waits_for_poll: wait_for_poll,
         had_no_chance: send,
-        was_not_polled: ask,
-        was_never_polled: NO_ANSWER,
+        can_ask_instead: ask,
+        was_not_polled: NO_ANSWER,
         is_claimed: wait_for_claim,
         always: send,
     },
     DecisionStage.SENT: {
-        answers_may_come: wait_for_receipts,
+        last_receipts_may_come: wait_for_receipts,
         is_out_of_reach: end_out_of_reach,
         answer_may_come: wait_for_answer,
         cannot_be_heard: wait_for_source,

@@ -12,8 +12,8 @@ from console.approvals.decision_changes import with_outcome
 from console.approvals.decision_situation import GRACE_SECONDS
 from console.approvals.refusal_reasons import DecisionRefusedError
 from console.approvals.requests import (
+    DecisionPolicy,
     DecisionRequest,
-    DecisionSettings,
     HeldTurn,
     Refuse,
     RequestSituation,
@@ -32,7 +32,7 @@ from console.turns.reading import Reading
 from console.turns.reasons import refusal
 from console.turns.transitions import Occurrence, TurnTrigger
 
-_NO_SETTINGS: Final = DecisionSettings(can_sign=False)
+_NO_POLICY: Final = DecisionPolicy(can_sign=False)
 """The end of a turn needs no key, and no other rule is about it."""
 
 
@@ -181,7 +181,7 @@ def end_turn(
     event = None if turn is None else facts.events.get(turn.event_key)
     situation = RequestSituation(
         request=request,
-        settings=_NO_SETTINGS,
+        policy=_NO_POLICY,
         known=known,
         held_turn=_held(snapshot, known, turn, event),
     )

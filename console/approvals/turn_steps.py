@@ -71,8 +71,8 @@ def write_turn_steps(
     for key in todo.approvals:
         turn = facts.turns[key]
         result = _approve(requests, turn)
-        if result.refused is not None and turn.reason != str(result.refused):
-            changed[key] = replace(turn, reason=str(result.refused))
+        if result.refusal is not None and turn.reason != str(result.refusal):
+            changed[key] = replace(turn, reason=str(result.refusal))
         if result.jti is not None:
             approved = Occurrence(trigger=TurnTrigger.APPROVED)
             changed[key] = after_trigger(turn, approved, facts.events[key], snapshot.now)

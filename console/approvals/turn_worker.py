@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from console.approvals.command_sender import OutgoingCommand
 from console.approvals.request_transaction import RequestTransaction
-from console.approvals.requests import DecisionSettings
+from console.approvals.requests import DecisionPolicy
 from console.approvals.turn_steps import has_work, write_turn_steps
 from console.audit.limiter import AuditLimiter
 from console.db.connection.transactions import read_from, write_to
@@ -120,7 +120,7 @@ class TurnWorker:
                 snapshot,
                 number,
                 run_id=self._run_id,
-                settings=DecisionSettings(can_sign=True, four_eyes=self._settings.four_eyes),
+                policy=DecisionPolicy(can_sign=True, four_eyes=self._settings.four_eyes),
                 audit_limiter=AuditLimiter(),
             )
             facts = self._facts.facts_for_step(snapshot)

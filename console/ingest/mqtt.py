@@ -240,7 +240,7 @@ class MqttReader:
     def _on_message(
         self, session: Session, client: Client, _data: Any, message: MQTTMessage
     ) -> None:
-        item = self._within_limits(message)
+        item = self._item_of(message)
         if isinstance(item, IncomingRecord):
             self._state.lag = item.received_at - item.sent_at
         self._received += 1
@@ -269,7 +269,7 @@ class MqttReader:
             else:
                 return
 
-    def _within_limits(self, message: MQTTMessage) -> IncomingMessage | QuarantinedMessage | None:
+    def _item_of(self, message: MQTTMessage) -> IncomingMessage | QuarantinedMessage | None:
         """Return the content of a message; None if its VM sends too much. Such a message is
         acknowledged and counted: left at the broker, it would delay all VMs, which share one queue
         there. An honest VM does not reach this limit.
@@ -278,7 +278,9 @@ class MqttReader:
         if vm_id:
             self._retained.note(message.topic, time.monotonic())
         now = time.monotonic()
-        if not vm_id or not self._vm_limits.wait(vm_id, len(message.payload), now=now):
+        if not vm_id or not self._vm_limits.seconds_until_allowed(
+            vm_id, len(message.payload), now=now
+        ):
             item = self._read(message)
             if vm_id:
                 self._vm_limits.charge(vm_id, item, now=now)

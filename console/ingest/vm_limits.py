@@ -41,7 +41,7 @@ class VmLimits:
         self._lock = threading.Lock()
         self._left: dict[str, _Allowance] = {}
 
-    def wait(self, vm_id: str, size: int, *, now: float) -> float:
+    def seconds_until_allowed(self, vm_id: str, size: int, *, now: float) -> float:
         """Count a record of so many bytes and return 0.0. If the VM has no allowance for it, return
         the seconds after which it would be accepted, and do not count it. `now` is any clock in
         seconds that does not go back.

@@ -139,7 +139,7 @@ def _due_notices(snapshot: Snapshot) -> list[AboutEvent]:
     found: list[AboutEvent] = []
     for known, state in due:
         times_ended = ends.get(known.event.key, EndCounts()).total
-        notices = event_notices.of_open(known, state, snapshot.now, times_ended=times_ended)
+        notices = event_notices.notices_of_open(known, state, snapshot.now, times_ended=times_ended)
         found += [(known, notice) for notice in notices]
     return found
 

@@ -27,7 +27,9 @@ _NAMES_SHOWN: Final = 5
 FAILURES: Final = ("failed", "rejected", "unanswered")
 
 
-def of_open(known: KnownEvent, state: str, now: float, *, times_ended: int = 0) -> list[Notice]:
+def notices_of_open(
+    known: KnownEvent, state: str, now: float, *, times_ended: int = 0
+) -> list[Notice]:
     """Return the notices about a decision that is due: that it is due, and that it is still open
     shortly before the event's time. `state` is the decision's; `times_ended` is how many notices
     have said that the event is over.

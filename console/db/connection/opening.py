@@ -162,8 +162,8 @@ def _postgresql_engine(url: URL, patience: Patience | None) -> Engine:
 
 
 def _lock(file: Path) -> sqlite3.Connection:
-    """Lock a file beside the database. SQLite does it, because its lock works on every system and
-    ends with the process.
+    """Lock a file beside the database, as a SQLite database of its own: SQLite's lock works on
+    every system, and ends with the process.
     """
     lock = sqlite3.connect(f"{file}.lock", timeout=0, isolation_level=None, check_same_thread=False)
     try:

@@ -115,7 +115,10 @@ class VmRoutes:
         with self._snapshots.open() as snapshot:
             after = snapshot.vms.find_vm(vm_id)
             if after is None:
-                raise refuse(404, "all that the VM sent was removed")
+                raise refuse(
+                    404,
+                    "this VM is not known any more: everything that it had sent was removed",
+                )
             return vm_detail(snapshot, after)
 
 

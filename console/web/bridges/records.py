@@ -73,7 +73,7 @@ class _RecordEndpoint(ABC):
         record of ours goes to quarantine.
         """
         limits = self._parts.vm_limits
-        wait = limits.wait(vm_id, len(body), now=time.monotonic())
+        wait = limits.seconds_until_allowed(vm_id, len(body), now=time.monotonic())
         if wait:
             message = "this VM sends too much; it may continue later"
             raise RequestError(429, message, retry_after=wait)

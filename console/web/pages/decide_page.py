@@ -125,4 +125,4 @@ class EventsToDecide:
 
 def _is_note(row: EventListRow) -> bool:
     """Check whether the event is an eviction or a deletion, which needs no decision."""
-    return row.group == "note"
+    return row.section == "note"

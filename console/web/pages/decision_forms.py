@@ -34,7 +34,7 @@ _ALREADY: Final = "It is being approved already. Nothing more is sent."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class FormResult:
     """The result of a decision on one event, with its word: sent, second, left, already, changed or
     refused.
     """
@@ -45,11 +45,13 @@ class Outcome:
     """The HTTP status if it was refused."""
 
 
-_DONE: Final[Mapping[str, Outcome]] = {
-    "approving": Outcome(kind="sent", message="Approved: a VM is being asked."),
-    "approved": Outcome(kind="sent", message="Approved."),
-    "second": Outcome(kind="second", message="Your approval is noted. A second person is needed."),
-    "left": Outcome(kind="left", message="Left until its time."),
+_DONE: Final[Mapping[str, FormResult]] = {
+    "approving": FormResult(kind="sent", message="Approved: a VM is being asked."),
+    "approved": FormResult(kind="sent", message="Approved."),
+    "second": FormResult(
+        kind="second", message="Your approval is noted. A second person is needed."
+    ),
+    "left": FormResult(kind="left", message="Left until its time."),
 }
 ShowEvent = Callable[..., Response]
 ShowPage = Callable[..., Response]
@@ -83,13 +85,13 @@ class DecisionForms:
                 request, RejectedForm(problem=problem, reason=form.reason)
             )
         seen = form.seen[0]
-        outcome = await self._decide(person, form.action, seen, form.reason)
-        if outcome.kind in _GONE_ON:
+        result = await self._decide(person, form.action, seen, form.reason)
+        if result.kind in _GONE_ON:
             query = "" if seen.scope is None else f"?scope={quote(seen.scope, safe='')}"
             return RedirectResponse(f"/events/{quote(event_id, safe='')}{query}#decision", 303)
-        changed = seen if outcome.kind == "changed" else None
-        sent = RejectedForm(problem=outcome.message, reason=form.reason, seen=changed)
-        return await self._show_again(request, sent, outcome.status)
+        changed = seen if result.kind == "changed" else None
+        sent = RejectedForm(problem=result.message, reason=form.reason, seen=changed)
+        return await self._show_again(request, sent, result.status)
 
     async def _show_again(
         self, request: Request, sent: RejectedForm, status: int = 422
@@ -117,12 +119,12 @@ class DecisionForms:
 
     async def _decide(
         self, person: Person, action: str, seen: form_fields.SeenEvent, reason: str
-    ) -> Outcome:
+    ) -> FormResult:
         """Carry out one decision on an event as the person saw it."""
         try:
             if action == "end_turn":
                 await self._decisions.end_turn(person, seen.event_id, reason, scope=seen.scope)
-                return Outcome(kind="sent", message="Its turn has ended.")
+                return FormResult(kind="sent", message="Its turn has ended.")
             wanted = DecisionRequest(
                 what="leave" if action == "leave" else "approve",
                 person=person,
@@ -134,10 +136,10 @@ class DecisionForms:
             )
             decided = await self._decisions.decide(wanted)
         except DecisionRefusedError as refused:
-            return _refusal_outcome(refused)
+            return _refusal_result(refused)
         except DatabaseFailedError as error:
             message = f"Nothing is signed, because the audit cannot be written: {error}"
-            return Outcome(kind="refused", message=message, status=503)
+            return FormResult(kind="refused", message=message, status=503)
         return _DONE[decided.state]
 
     def _reason_problem(self, form: form_fields.Form, person: Person) -> str | None:
@@ -172,13 +174,13 @@ class DecisionForms:
         return self._show(request, "confirm.html", values | more, 422 if problem else 200)
 
 
-def _refusal_outcome(refused: DecisionRefusedError) -> Outcome:
+def _refusal_result(refused: DecisionRefusedError) -> FormResult:
     if refused.reason == "changed":
-        return Outcome(kind="changed", message=_CHANGED)
+        return FormResult(kind="changed", message=_CHANGED)
     if refused.reason == "under_way":
-        return Outcome(kind="already", message=_ALREADY)
+        return FormResult(kind="already", message=_ALREADY)
     message = str(refused)
-    return Outcome(
+    return FormResult(
         kind="refused",
         message=f"{message[:1].upper()}{message[1:]}.",
         status=REASONS[refused.reason].status,
@@ -197,22 +199,22 @@ def problem_of(seen: Sequence[form_fields.SeenEvent]) -> str | None:
 
 
 def _results(
-    action: str, outcomes: Sequence[tuple[form_fields.SeenEvent, Outcome]]
+    action: str, results: Sequence[tuple[form_fields.SeenEvent, FormResult]]
 ) -> dict[str, Any]:
     """Return the values of the page with the results: a sentence, and a line for each event."""
-    done = sum(outcome.kind in ("sent", "second", "left") for _, outcome in outcomes)
+    done = sum(result.kind in ("sent", "second", "left") for _, result in results)
     verb = "left until its time" if action == "leave" else "approved"
     if action == "leave" and done != 1:
         verb = "left until their times"
     return {
-        "title": f"{done} of {plural(len(outcomes), 'event')} {verb}",
+        "title": f"{done} of {plural(len(results), 'event')} {verb}",
         "is_left": action == "leave",
         "lines": [
             {
                 "seen": seen,
                 "heading": heading_of(seen.event_type, seen.names),
-                "outcome": outcome,
+                "result": result,
             }
-            for seen, outcome in outcomes
+            for seen, result in results
         ],
     }

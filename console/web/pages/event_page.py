@@ -70,7 +70,7 @@ def template_values(event: EventDetail, names: Mapping[str, str], now: float) ->
         "differences": _differences(event.witnesses) if event.state != "ended" else [],
         "more_others": max(0, len(others) - _OTHERS),
         "timeline": entries,
-        "tone": event_rows.group_of(event),
+        "tone": event_rows.section_of(event),
     }
 
 

@@ -58,7 +58,7 @@ class EventListRow:
     event: EventItem
     heading: str
     type: labels.EventType
-    group: str
+    section: str
     """What is to be done about it: one of `_RANKS`."""
     may_start: bool
     """Whether Azure may start it at any moment."""
@@ -101,7 +101,7 @@ def row_of(event: EventItem, row: FleetEvent, now: float) -> EventListRow:
         event=event,
         heading=labels.heading(event),
         type=labels.event_type(event.event_type),
-        group=group_of(event),
+        section=section_of(event),
         may_start=may_start(event, now),
         shown_at=row.shown_at,
         shown_by=row.shown_by,
@@ -116,7 +116,7 @@ def may_start(event: EventItem, now: float) -> bool:
     return is_pending and event.start is not None and event.start <= now
 
 
-def group_of(event: EventItem) -> str:
+def section_of(event: EventItem) -> str:
     """Return the group in which an event is listed, by what is to be done about it: one of
     `_RANKS`.
     """
@@ -168,9 +168,9 @@ def in_order(rows: Iterable[EventListRow]) -> list[EventListRow]:
     found: list[tuple[int, bool, float, str, EventListRow]] = []
     shown: Counter[tuple[str, str]] = Counter()
     for row in sorted(rows, key=_by_time):
-        key = (row.group, row.shown_by)
+        key = (row.section, row.shown_by)
         shown[key] += 1
-        rank = _RANKS.index(row.group)
+        rank = _RANKS.index(row.section)
         found.append((rank, shown[key] > _NAMES_SHOWN, *_by_time(row), row))
     return [each[-1] for each in sorted(found, key=lambda each: each[:-1])]
 

@@ -46,7 +46,7 @@ _NAMES: Final = (
     *(_IN_URL.get(each, each) for each in _FIELDS),
 )
 PARAMETERS: Final = (*_NAMES, "sort", "page")
-"""The parameters of this page's address; an unknown value shows no VM rather than all."""
+"""The parameters of this page's address; with an unknown value the page shows no VM."""
 
 
 def address_of(query: Mapping[str, str]) -> ListAddress:

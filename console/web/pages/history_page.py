@@ -17,7 +17,7 @@ from console.fleet.view import EventItem
 from console.web.api.events import event_item, wanted_of
 from console.web.api.models import EventsQuery
 from console.web.pages import labels
-from console.web.pages.event_rows import group_of
+from console.web.pages.event_rows import section_of
 from console.web.pages.formatting import DAY, HOUR
 from console.web.pages.list_address import ListAddress
 
@@ -62,7 +62,7 @@ class HistoryRow:
     """An event as the table shows it."""
 
     event: EventItem
-    group: str
+    section: str
     sites: Sequence[str]
     promised: float | None
     """Seconds of notice that Azure promises for its type."""
@@ -126,7 +126,7 @@ def _row(event: EventItem, sites: Sequence[str]) -> HistoryRow:
     announced = event.duration_in_seconds
     return HistoryRow(
         event=event,
-        group=group_of(event),
+        section=section_of(event),
         sites=sites,
         promised=None if notice is None else notice[0],
         announced=announced if announced is not None and announced >= 0 else None,

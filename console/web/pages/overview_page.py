@@ -96,7 +96,8 @@ def answer(vms: Mapping[str, int], rows: Sequence[EventListRow]) -> dict[str, An
     sentence.
     """
     counted = {
-        kind: sum(row.group in groups for row in rows) for kind, (groups, _, _) in _ANSWERS.items()
+        kind: sum(row.section in groups for row in rows)
+        for kind, (groups, _, _) in _ANSWERS.items()
     }
     phrases = [
         (kind, f"{count:,} {_ANSWERS[kind][1 if count == 1 else 2]}")
@@ -111,7 +112,7 @@ def answer(vms: Mapping[str, int], rows: Sequence[EventListRow]) -> dict[str, An
         more = f"Besides, {rest}." if rest else ""
         kind, title = phrases[0]
         groups_ = _ANSWERS[kind][0]
-        event = next(row for row in rows if row.group in groups_)
+        event = next(row for row in rows if row.section in groups_)
     else:
         more = "There is news from Azure that needs no decision." if rows else ""
         kind = "clear"
@@ -158,9 +159,9 @@ def groups(rows: Sequence[EventListRow], now: float) -> list[tuple[str, list[Eve
 
 
 def _heading(row: EventListRow, now: float) -> str:
-    if row.group not in ("due", "second"):
+    if row.section not in ("due", "second"):
         other = {"started": _UNDER_WAY, "note": _NOTE, "news": _NEWS}
-        return other.get(row.group, _SCHEDULED)
+        return other.get(row.section, _SCHEDULED)
     start = row.event.start
     is_soon = start is not None and start - now <= _SOON
     return _DUE_SOON if is_soon else _DUE_LATER

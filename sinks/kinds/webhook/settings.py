@@ -40,7 +40,9 @@ SecretText = Annotated[SecretStr, BeforeValidator(_text_from_object)]
 class WebhookSettings(SinkSettings):
     """The address to post to, and the keys for signatures."""
 
-    url: SecretStr = Field(description="http or https address; kept secret, for it often holds one")
+    url: SecretStr = Field(
+        description="http or https address; it counts as a secret, because it often contains one"
+    )
     secret: SecretStr | None = Field(
         default=None,
         description="Standard Webhooks key (whsec_…); two, separated by a space, while rotating",

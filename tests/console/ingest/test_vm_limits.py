@@ -25,15 +25,15 @@ def test_a_minute_gives_back_what_a_minute_allows() -> None:
     """
     bounds = VmLimits(records=60, size=6000)
     for _ in range(60 * BURST_MINUTES):
-        assert bounds.wait("a", 10, now=0.0) == 0.0
-    assert bounds.wait("a", 10, now=0.0) == 1.0
-    assert bounds.wait("b", 10, now=0.0) == 0.0
-    assert bounds.wait("a", 10, now=1.0) == 0.0
-    assert bounds.wait("a", 10, now=1.0) == 1.0
+        assert bounds.seconds_until_allowed("a", 10, now=0.0) == 0.0
+    assert bounds.seconds_until_allowed("a", 10, now=0.0) == 1.0
+    assert bounds.seconds_until_allowed("b", 10, now=0.0) == 0.0
+    assert bounds.seconds_until_allowed("a", 10, now=1.0) == 0.0
+    assert bounds.seconds_until_allowed("a", 10, now=1.0) == 1.0
     large = VmLimits(records=0, size=6000)
-    assert large.wait("a", 60_000, now=0.0) == 0.0
-    assert large.wait("a", 6000, now=0.0) == 60.0
-    assert large.wait("a", 6000, now=60.0) == 0.0
+    assert large.seconds_until_allowed("a", 60_000, now=0.0) == 0.0
+    assert large.seconds_until_allowed("a", 6000, now=0.0) == 60.0
+    assert large.seconds_until_allowed("a", 6000, now=60.0) == 0.0
 
 
 def test_an_excess_is_reported_once_a_minute() -> None:

@@ -42,7 +42,7 @@ from console.fleet.values.report import LatestReport
 from console.fleet.values.vm import Vm
 from console.notify.conflict_notices import conflict_notices
 from console.notify.due_notices import due_notices
-from console.notify.event_notices import approval_failed, of_open, over
+from console.notify.event_notices import approval_failed, notices_of_open, over
 from console.notify.incidents import GATHER_SECONDS, MANY_VMS
 from console.notify.notice import Notice
 from console.notify.notice_worker import NoticeWorker
@@ -198,13 +198,13 @@ def kinds(found: list[Notice]) -> list[tuple[str, str]]:
 def test_a_due_decision_has_two_notices() -> None:
     """A decision has a notice when it falls due and another one five minutes before notBefore."""
     open_event = known(not_before=datetime.fromtimestamp(NOW + 900, UTC))
-    early = of_open(open_event, "due", NOW)
+    early = notices_of_open(open_event, "due", NOW)
     assert kinds(early) == [("decision-due", "E")]
     assert early[0].title == "Reboot of web-1: a decision is due"
-    late = of_open(open_event, "due", NOW + 601)
+    late = notices_of_open(open_event, "due", NOW + 601)
     assert kinds(late) == [("decision-due", "E"), ("undecided", "E")]
     assert late[0].id == early[0].id
-    assert of_open(open_event, "left", NOW + 601) == []
+    assert notices_of_open(open_event, "left", NOW + 601) == []
 
 
 @pytest.mark.parametrize("kind", ["Preempt", "Terminate"])
@@ -213,7 +213,7 @@ def test_an_eviction_is_one_notice_without_a_decision(kind: str) -> None:
     takes the VM in any case.
     """
     soon = datetime.fromtimestamp(NOW + 30, UTC)
-    (only,) = of_open(known(event_type=kind, not_before=soon), "due", NOW)
+    (only,) = notices_of_open(known(event_type=kind, not_before=soon), "due", NOW)
     assert only.kind == "decision-due"
     assert only.title == f"{kind} of web-1: for your information, nothing needs to be decided"
 

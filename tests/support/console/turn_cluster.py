@@ -12,7 +12,7 @@ from support.console.records import FakeVm
 from console.access.people import Person
 from console.approvals import turn_steps
 from console.approvals.request_transaction import RequestTransaction
-from console.approvals.requests import DecisionRequest, DecisionSettings
+from console.approvals.requests import DecisionPolicy, DecisionRequest
 from console.approvals.service import Decisions
 from console.approvals.step_transaction import StepContext, mark_sent, write_decision_step
 from console.audit.audit_log import all_rows
@@ -266,7 +266,7 @@ class TurnCluster:
                     snapshot,
                     number,
                     run_id="one",
-                    settings=DecisionSettings(can_sign=True, four_eyes=self.settings.four_eyes),
+                    policy=DecisionPolicy(can_sign=True, four_eyes=self.settings.four_eyes),
                     audit_limiter=AuditLimiter(),
                 )
                 facts = self.facts.facts_for_step(snapshot)

@@ -20,7 +20,7 @@ from console.approvals import turn_steps
 from console.approvals.command_sender import OutgoingCommand
 from console.approvals.refusal_reasons import DecisionRefusedError
 from console.approvals.request_transaction import RequestTransaction
-from console.approvals.requests import DecisionRequest, DecisionSettings, What
+from console.approvals.requests import DecisionPolicy, DecisionRequest, What
 from console.approvals.service import Decisions
 from console.approvals.step_transaction import StepContext, mark_sent, write_decision_step
 from console.audit.limiter import AuditLimiter
@@ -182,7 +182,7 @@ class Consoles:
                 snapshot,
                 number,
                 run_id=console.run_id,
-                settings=DecisionSettings(can_sign=True),
+                policy=DecisionPolicy(can_sign=True),
                 audit_limiter=AuditLimiter(),
             )
             facts = console.facts.facts_for_step(snapshot)
