@@ -252,7 +252,11 @@ def _return_to_left_out(
         "OR event IN (SELECT event FROM records JOIN dead USING (sequence) WHERE sink = ?1)) "
         "AND NOT EXISTS (SELECT 1 FROM acknowledged WHERE sink = ?1 AND role = ?2 "
         "AND acknowledged.event = records.event AND acknowledged.sequence >= records.sequence) "
-        "AND NOT EXISTS (SELECT 1 FROM dead WHERE sink = ?1 AND dead.sequence = records.sequence)",
+        "AND NOT EXISTS (SELECT 1 FROM dead WHERE sink = ?1 AND dead.sequence = records.sequence) "
+        # What is tried again comes first: an older record after it would be the last word.
+        "AND NOT EXISTS (SELECT 1 FROM dead JOIN records AS newer USING (sequence) "
+        "WHERE sink = ?1 AND again AND newer.event = records.event "
+        "AND newer.sequence > records.sequence)",
         (sink, role, max(cursor, hidden or 0)),
     ).fetchall()
     connection.executemany(

@@ -35,8 +35,7 @@ class Acknowledgements:
         """Write what is noted, not synced, together with a change of progress; return whether it is
         written.
         """
-        with self._lock:
-            acknowledged = sorted(self._unwritten, key=lambda each: each[-1])
+        acknowledged = self._noted()
         try:
             with self._store.transaction(durable=False) as connection:
                 _upsert(connection, acknowledged)
@@ -52,9 +51,12 @@ class Acknowledgements:
         """Write what is noted within the connection's transaction. It stays noted until the next
         `write`: the transaction may fail.
         """
+        _upsert(connection, self._noted())
+
+    def _noted(self) -> list[tuple[str, str, str, int]]:
+        """Return what is not written yet, the newest last."""
         with self._lock:
-            acknowledged = sorted(self._unwritten, key=lambda each: each[-1])
-        _upsert(connection, acknowledged)
+            return sorted(self._unwritten, key=lambda each: each[-1])
 
     def has(self, sink: str, role: str, event: str) -> bool:
         """Check whether the sink, in that role, has acknowledged the event's newest record."""
