@@ -59,6 +59,11 @@ class OpenPreparations:
             for each in self._rows.all()
         ):
             self._rows.hand_over(spec.sink, spec.role)
+        if self._rows.had_other_role(spec.sink, spec.role):
+            # What the sink did meanwhile with other states of these events is not known.
+            for each in self._rows.all():
+                if each.role == spec.role and each.state == "prepared":
+                    self._rows.save(replace(each, is_over=True))
         self._by_event: Mapping[str, Preparation] = {
             each.event: each for each in self._rows.all() if each.role == spec.role
         }

@@ -88,6 +88,15 @@ class PreparationRows:
 
         self._store.commit(also=write)
 
+    def had_other_role(self, sink: str, role: str) -> bool:
+        """Check whether the sink had another role in the last run that named it. Raises
+        `StoreError`.
+        """
+        rows = self._store.read(
+            "SELECT 1 FROM sinks WHERE name = ? AND role NOT IN ('', ?)", (sink, role)
+        )
+        return bool(rows)
+
     def ask_sink(self, preparation: Preparation, record: RecordDraft) -> Preparation:
         """Commit a new preparation together with the record that asks the sink, synced; return the
         row with that record's sequence. Raises `StoreError`; then neither is written.
