@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final, Literal
 
 from sqlalchemy import Connection
@@ -38,9 +39,10 @@ def event_facts_of(
     *,
     four_eyes: int = 0,
     again_at: float | None = None,
+    started_for: Mapping[str, float] = MappingProxyType({}),
 ) -> EventFacts:
     """Return the facts of an open event. `before`: the turns of events so far; `again_at`: when it
-    may be approved again.
+    may be approved again; `started_for`: the VMs that report its start, with the times.
     """
     event = known.event
     facts = known.shown.report
@@ -73,6 +75,7 @@ def event_facts_of(
         approval=_approval(known),
         again_at=again_at,
         may_begin=bool(under_way(receipts)) or any(map(_may_begin, receipts)),
+        started_for=started_for,
     )
 
 

@@ -13,12 +13,7 @@ from console.db.decisions import prepare_commands, turn_rows
 from console.db.schema.tables import preparation
 from console.db.snapshot import Snapshot
 from console.db.turn_facts.event_facts import event_facts_of, next_approval_times
-from console.db.turn_facts.vm_facts import (
-    later_named,
-    pending_reports,
-    read_vm_facts,
-    started_reports,
-)
+from console.db.turn_facts.vm_facts import OwnReport, own_reports, pending_reports, read_vm_facts
 from console.db.vms.grouping import groups_now
 from console.fleet.preparations import OF_THE_EVENT
 from console.fleet.values.keys import EventKey
@@ -27,9 +22,9 @@ from console.turns.groups import Grouping
 from wire.preparation import RECOVERED
 from wire.preparation import State as PreparationState
 
-_OUTSIDE_SECONDS: Final = 120.0
-"""How long an event waits for its other reporters to name a VM that belongs to none of its groups,
-and that reports that it names it: the documents of two VMs may differ for a moment.
+_DIFFER_SECONDS: Final = 120.0
+"""How long the documents of two VMs may differ: so long an event waits for its other reporters to
+name a VM that reports that it names it.
 """
 
 
@@ -55,17 +50,16 @@ def read_turn_facts(snapshot: Snapshot, settings: TurnSettings) -> TurnFacts:
     preparations = _preparations(connection, {each.event_id for each in found.values()})
     pending = snapshot.events.open_events_for_turns()
     again = next_approval_times(connection, pending)
+    own = own_reports(connection, since=snapshot.now - _DIFFER_SECONDS)
     events = [
         event_facts_of(
-            each, every, four_eyes=settings.four_eyes, again_at=again.get(each.event.key)
+            each,
+            every,
+            four_eyes=settings.four_eyes,
+            again_at=again.get(each.event.key),
+            started_for=_started_for(own.get(each.event.key, ())),
         )
         for each in pending
-    ]
-    later = later_named(connection)
-    started = started_reports(connection)
-    events = [
-        replace(each, started_for=started[each.key]) if each.key in started else each
-        for each in events
     ]
     vms = _vm_facts(
         snapshot,
@@ -73,9 +67,9 @@ def read_turn_facts(snapshot: Snapshot, settings: TurnSettings) -> TurnFacts:
         preparations,
         events=events,
         turns=found.values(),
-        reporters=[*later.values(), *started.values()],
+        reporters={each.vm_id for reports in own.values() for each in reports},
     )
-    events = [_with_dispute(each, later.get(each.key, {}), vms, snapshot.now) for each in events]
+    events = [_with_dispute(each, own.get(each.key, ()), vms, snapshot.now) for each in events]
     for one in _leftovers(vms.values(), {each.key for each in events}):
         found.setdefault(one.event_key, _leftover(one))
     return TurnFacts(
@@ -95,14 +89,14 @@ def _vm_facts(
     *,
     events: Iterable[EventFacts],
     turns: Iterable[Turn],
-    reporters: Iterable[Collection[str]],
+    reporters: Collection[str],
 ) -> dict[str, VmFacts]:
     """Return the facts of the VMs that these events and turns are about, or that prepare, and of
     these `reporters`.
     """
     connection = snapshot.connection
     holding = {one.vm_id for each in turns for one in each.vms}
-    wanted = holding.union(preparations, *reporters)
+    wanted = holding.union(preparations, reporters)
     for event in events:
         wanted.update(event.named)
         if event.shown_by is not None:
@@ -137,23 +131,32 @@ def _leftovers(vms: Iterable[VmFacts], open_keys: Collection[EventKey]) -> list[
     return list(left.values())
 
 
+def _started_for(reports: Iterable[OwnReport]) -> dict[str, float]:
+    return {each.vm_id: each.time for each in reports if each.is_started}
+
+
 def _with_dispute(
-    event: EventFacts, later: Mapping[str, float], vms: Mapping[str, VmFacts], now: float
+    event: EventFacts, reports: Iterable[OwnReport], vms: Mapping[str, VmFacts], now: float
 ) -> EventFacts:
-    """Return the event as disputed if a heard VM reports later than the VM by whose report it is
-    shown that it names that VM too: its IMDS may be the first to know. `later`: the times of such
-    reports. A VM outside of the groups of the event holds it up for two minutes at most, and only
-    if it has to be prepared, or belongs to another group.
+    """Return the event as disputed if a heard VM that it does not name, as it is shown, reports
+    that it names it: its IMDS may be the first to know. Such a VM holds it up for two minutes at
+    most, and only if it has to be prepared or is in a group; one of the event's own groups that
+    reports later than what is shown does so until the reports agree.
     """
     groups = {key for vm_id in event.named if vm_id in vms for key in vms[vm_id].groups}
 
-    def holds_up(vm: VmFacts) -> bool:
-        if not groups.isdisjoint(vm.groups):
+    def holds_up(vm: VmFacts, report: OwnReport) -> bool:
+        if report.is_later and not groups.isdisjoint(vm.groups):
             return True
-        return bool(vm.groups or vm.prepares) and now - later[vm.vm_id] < _OUTSIDE_SECONDS
+        is_lately = abs(now - report.time) < _DIFFER_SECONDS
+        return is_lately and bool(vm.groups or vm.prepares)
 
-    left_out = [vms[vm_id] for vm_id in later.keys() - event.named if vm_id in vms]
-    if any(vm.is_heard and holds_up(vm) for vm in left_out):
+    left_out = [
+        (vms[each.vm_id], each)
+        for each in reports
+        if each.vm_id not in event.named and each.vm_id in vms
+    ]
+    if any(vm.is_heard and holds_up(vm, report) for vm, report in left_out):
         return replace(event, is_disputed=True)
     return event
 

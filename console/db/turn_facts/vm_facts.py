@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, or_, select
@@ -101,41 +102,38 @@ def _missed_ends(connection: Connection, late: Iterable[str]) -> dict[str, Event
     return found
 
 
-def later_named(connection: Connection) -> dict[EventKey, dict[str, float]]:
-    """Return, by the key of an open event, the VMs that report that it names them, and whose
-    reports are later than the one that is shown: by vmId, each with the time of its report.
-    """
-    r, e = report.c, event.c
-    same = and_(e.event_id == r.event_id, e.scope == r.scope)
-    later = (
-        select(r.event_id, r.scope, r.vm_id, r.time)
-        .join(event, same)
-        .where(r.over == 0, r.is_own == 1, e.state.in_(OPEN), r.time > e.shown_at)
-    )
-    return _times_by_vm(connection.execute(later))
+@dataclass(frozen=True, slots=True)
+class OwnReport:
+    """What a VM reports about an open event that names it by this report."""
+
+    vm_id: str
+    time: float
+    """The time of the report, by the VM's clock."""
+    is_started: bool
+    is_later: bool
+    """Whether it is later than the report by which the event is shown."""
 
 
-def started_reports(connection: Connection) -> dict[EventKey, dict[str, float]]:
-    """Return, by the key of an open event, the VMs that report that it names them and has started,
-    by vmId, each with the time of that report by the VM's clock. What a VM reported before its
-    store was made again does not count: it may report no end of that.
+def own_reports(connection: Connection, *, since: float) -> dict[EventKey, list[OwnReport]]:
+    """Return, by the key of an open event, what the VMs report that it names by their own reports:
+    every report that it has started, that is later than what is shown, or not from before `since`.
+    What a VM reported before its store was made again does not count: it may report no end of that.
     """
     r, e = report.c, event.c
     same = and_(e.event_id == r.event_id, e.scope == r.scope)
     same_store = and_(vm.c.vm_id == r.vm_id, vm.c.stream == r.stream)
-    started = (
-        select(r.event_id, r.scope, r.vm_id, r.time)
+    is_later = r.time > e.shown_at
+    wanted = (
+        select(r.event_id, r.scope, r.vm_id, r.time, r.is_started, is_later.label("is_later"))
         .join(event, same)
         .join(vm, same_store)
-        .where(r.over == 0, r.is_own == 1, r.is_started == 1, e.state.in_(OPEN))
+        .where(r.over == 0, r.is_own == 1, e.state.in_(OPEN))
+        .where(or_(r.is_started == 1, is_later, r.time >= since))
     )
-    return _times_by_vm(connection.execute(started))
-
-
-def _times_by_vm(rows: Iterable[Row[Any]]) -> dict[EventKey, dict[str, float]]:
-    found: dict[EventKey, dict[str, float]] = {}
-    for row in rows:
-        found.setdefault(EventKey(row.event_id, row.scope), {})[row.vm_id] = row.time
+    found: dict[EventKey, list[OwnReport]] = {}
+    for row in connection.execute(wanted):
+        one = OwnReport(row.vm_id, row.time, bool(row.is_started), bool(row.is_later))
+        found.setdefault(EventKey(row.event_id, row.scope), []).append(one)
     return found
 
 

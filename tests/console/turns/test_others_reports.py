@@ -309,3 +309,31 @@ def test_a_vm_outside_of_the_group_that_prepares_is_waited_for_for_two_minutes(
     cluster.now += timedelta(seconds=2)
     assert cluster.step() == ["approve db-0"]
     cluster.decisions.stop()
+
+
+@pytest.mark.parametrize("is_member", [True, False])
+def test_a_vm_whose_report_came_before_that_of_an_older_document_is_waited_for(
+    database: Database, *, is_member: bool
+) -> None:
+    """A VM reports that an event names it too, and after that another VM reports from an older
+    document that it names one VM alone: the event waits for them to agree, for two minutes at most.
+    """
+    cluster = TurnCluster(database, match={"name": ["db-*"]})
+    cluster.vms.sort(key=lambda vm: vm.vm_id)  # two reports count the same: the first VM's is shown
+    late = cluster.vms[0]
+    early = cluster.vms[1] if is_member else FakeVm(name="web-0")
+    soon = cluster.later(minutes=30)
+    cluster.hear_only([*cluster.vms, early])
+    one: dict[str, Any] = {"resources": [late.name], "not_before": soon}
+    both = one | {"resources": [late.name, early.name]}
+    cluster.tell(early.event("E-0", now=cluster.now, **both))
+    cluster.now += timedelta(seconds=1)
+    cluster.tell(late.event("E-0", now=cluster.now, **one))
+    assert cluster.known_event(0).shown.vm_id == late.vm_id
+    assert cluster.step() == []
+    cluster.now += timedelta(seconds=118)
+    cluster.hear_only([*cluster.vms, early])
+    assert cluster.step() == []
+    cluster.now += timedelta(seconds=2)
+    assert cluster.step() == [f"prepare {late.name}"]
+    cluster.decisions.stop()
