@@ -56,9 +56,9 @@ class PreparingBridge:
         self.store, _ = open_store(self._directory, self.clock.now())
         self.current, self._poller = state_and_poller(self.store, self.imds, self.clock)
         self.outbox = Outbox(self.store)
-        self.outbox.register({"drain": Recipient(kind=kind, prepares=True)})
         spec = PreparingSpec(sink="drain", kind=kind, lead=LEAD)
         self.preparations = Preparations(spec, self.store, self.current, self.clock)
+        self.outbox.register({"drain": Recipient(kind=kind, prepares=True)})
         self.preparations.adopt(self.outbox)
 
     def lose(self, directory: Path) -> None:
@@ -71,6 +71,13 @@ class PreparingBridge:
         """Begin a run with a sink of another kind under the same name."""
         self.store.close()
         self.begin(kind)
+
+    def prepare_no_more(self) -> None:
+        """Begin a run in which the sink gets all records, and prepares nothing."""
+        self.store.close()
+        self.store, _ = open_store(self._directory, self.clock.now())
+        self.outbox = Outbox(self.store)
+        self.outbox.register({"drain": Recipient(kind="program", prepares=False)})
 
     def records(self) -> list[Record]:
         """Return all records of the store."""
@@ -475,6 +482,22 @@ def test_what_another_kind_has_prepared_does_not_count(preparing: PreparingBridg
     preparing.preparations.note_recovered(ended)
     assert preparing.records()[-1].data["state"] == "recovered"
     assert stored(preparing) == []
+
+
+def test_what_was_prepared_before_the_sink_got_all_records_is_prepared_again(
+    preparing: PreparingBridge,
+) -> None:
+    """A sink that has prepared, then gets records in its plain role, and prepares again may have
+    undone it: it is asked again.
+    """
+    (known,) = preparing.current.events.values()
+    preparing.preparations.ask(known, "command:1")
+    preparing.preparations.note_prepared(preparing.records()[-1])
+    assert preparing.states() == ["prepared"]
+    preparing.prepare_no_more()
+    preparing.change_kind("program")
+    assert preparing.poll(body(entry())) == ["none"]
+    assert preparing.poll(body(entry()), after=NOTICE - LEAD) == ["preparing"]
 
 
 def test_an_earlier_end_that_a_person_has_tried_again_undoes_no_later_preparation(
