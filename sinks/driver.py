@@ -33,15 +33,15 @@ class SinkTries:
     """How many tries have failed in a row."""
     refusals: int = 0
     """How often the same record was refused in a row."""
-    refused: str | None = None
+    refused_record_id: str | None = None
     """The id of that record."""
     stuck_threads: int = 0
     """How many abandoned threads have a call that has not returned."""
 
-    def count_refusal(self, record: str) -> int:
+    def count_refusal(self, record_id: str) -> int:
         """Count a refusal of the record with this id; return how many there were in a row."""
-        self.refusals = self.refusals + 1 if self.refused == record else 1
-        self.refused = record
+        self.refusals = self.refusals + 1 if self.refused_record_id == record_id else 1
+        self.refused_record_id = record_id
         return self.refusals
 
     def seconds_to_next_try(

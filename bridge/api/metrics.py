@@ -15,7 +15,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from bridge.api.collector import Gauges, known_type
+from bridge.api.gauges import Gauges, known_type
 from bridge.api.metric_definitions import BY_NAME
 from bridge.api.status import Status
 from wire.event import AZURE_TYPES

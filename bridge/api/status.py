@@ -42,7 +42,7 @@ class Running:
     store: Store
     outbox: Outbox
     dispatcher: Dispatcher
-    refused: Callable[[], Mapping[str, int]]
+    refusals_by_reason: Callable[[], Mapping[str, int]]
     """How many commands were refused, by reason."""
     trust_trouble: Callable[[], str | None]
     """Returns why no key is trusted now, although a file of keys is configured; None if one is."""

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from bridge.approval.approval_values import approval_of, approval_of_command, cause_of, receipt
 from bridge.approval.open_approvals import OpenApprovals
 from bridge.approval.policy import objection
-from bridge.approval.receipts import approval_of, approval_of_command, cause_of, receipt
 from bridge.approval.refused_commands import RefusedCommands
 from bridge.approval.rule_decisions import RuleDecisions
 from bridge.approval.trusted_keys import Trust
@@ -56,7 +56,7 @@ class Approvals:
         self._trust = trust
         self._preparations = preparations
         self._rate = RateLimit(MAX_COMMANDS, clock.monotonic)
-        self._refused = RefusedCommands(clock)
+        self._refusals = RefusedCommands(clock)
         self._unasked: deque[str] = deque()
         """Keys of the events about which the rules have not been asked since the last poll."""
         trust.refresh()
@@ -78,9 +78,9 @@ class Approvals:
         return f"the file {trust.path} has no key"
 
     @property
-    def refused(self) -> Counter[str]:
+    def refusals_by_reason(self) -> Counter[str]:
         """How many commands were refused, by reason."""
-        return self._refused.counts
+        return self._refusals.counts
 
     def command(self, message: CommandMessage) -> None:
         """Verify a signed command and accept or reject it. Raises `StoreError`; then it is not
@@ -186,12 +186,12 @@ class Approvals:
 
     def _refuse(self, refused: CommandRefusedError, message: CommandMessage) -> None:
         command = refused.command
-        if self._refused.note_refused(refused, message) and command is not None:
+        if self._refusals.note_refused(refused, message) and command is not None:
             tracked = self._current.events.get((command.event_id or "").casefold())
             approval = approval_of_command(command, tracked)
             rejected = replace(approval, state="rejected", reason=refused.reason)
             self._store.add_receipt(receipt(rejected, self._current.observer, self._clock.now()))
-            self._refused.note_answered(command, refused.reason)
+            self._refusals.note_answered(command, refused.reason)
 
     # Rules
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+from bridge.approval.approval_values import receipt
 from bridge.approval.policy import BEGUN
-from bridge.approval.receipts import receipt
 from bridge.approval.rule_decisions import RuleDecisions
 from bridge.approval.transitions import (
     ApprovalSituation,
@@ -53,7 +53,7 @@ class OpenApproval:
     time: SteadyTime
     """Decides when its command has expired: a clock that was set back does not prolong it."""
     pause: float = 0.0
-    refused: bool = False
+    was_refused: bool = False
     """Whether IMDS refused a request after one that may have worked."""
     fact: Fact | None = None
     """The newest fact about it."""
@@ -209,9 +209,9 @@ class OpenApprovals:
         return True
 
     def _answered(self, opened: OpenApproval, error: ImdsError | None) -> None:
-        answer = answer_of(error, refused_before=opened.refused)
+        answer = answer_of(error, refused_before=opened.was_refused)
         step = next_step(answer, opened.stage)
-        opened.refused = opened.refused or answer is Fact.REFUSED
+        opened.was_refused = opened.was_refused or answer is Fact.REFUSED
         opened.stage = step.stage or opened.stage
         opened.pause = min(2 * opened.pause or RETRY_SECONDS, MAX_RETRY_SECONDS)
         longest = max(opened.pause, (error and error.retry_after) or 0.0)

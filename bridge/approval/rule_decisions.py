@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from bridge.approval.approval_values import approval_of
 from bridge.approval.policy import Answer, RuleDecision, decide
-from bridge.approval.receipts import approval_of
 from bridge.clock import Clock, uptime
 from bridge.config.approval import Rule
 from bridge.events.tracked import TrackedEvent

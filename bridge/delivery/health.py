@@ -64,7 +64,7 @@ class Health(SinkTries):
         self.acknowledged = False
         self.refusal = reason
         self.refusals = 0
-        self.refused = None
+        self.refused_record_id = None
 
 
 def reason_of(error: Exception, redact: Callable[[str], str]) -> str:

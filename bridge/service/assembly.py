@@ -55,7 +55,7 @@ class Parts:
             store=self.store,
             outbox=self.outbox,
             dispatcher=self.dispatcher,
-            refused=lambda: self.approvals.refused,
+            refusals_by_reason=lambda: self.approvals.refusals_by_reason,
             trust_trouble=lambda: self.approvals.trust_trouble,
         )
 

@@ -73,7 +73,7 @@ def enroll(
             for vm_id in portion
             if vm_id in given or site is not None
         }
-        with write_to(database) as (connection, number):
+        with write_to(database) as (connection, change_number):
             known = read_generations(connection, [*portion, EVERY_VM])
             generations = {vm_id: _of(known, vm_id) for vm_id in portion}
             bound = {} if tags is None else _with_tags(connection, portion, tags)
@@ -84,11 +84,13 @@ def enroll(
                 }
                 for vm_id in identities_given.keys() | bound.keys()
             }
-            write_generations(connection, generations, number, revoked_at=None, given=columns)
-            vm_identities.apply_enrolments(
-                connection, identities_given, number, now=now, silent_time=silent_time
+            write_generations(
+                connection, generations, change_number, revoked_at=None, given=columns
             )
-            vm_identities.replace_bound_tags(connection, bound, number)
+            vm_identities.apply_enrolments(
+                connection, identities_given, change_number, now=now, silent_time=silent_time
+            )
+            vm_identities.replace_bound_tags(connection, bound, change_number)
             for vm_id, generation in generations.items():
                 stated = _stated(given.get(vm_id), site, tags or {})
                 _audit_enrolled(connection, vm_id, generation, stated, actor=actor, at=now)
@@ -168,10 +170,10 @@ def revoke(database: Database, vm_ids: Iterable[str], *, actor: str, now: float)
     raises.
     """
     for portion in portions(require_vm_ids(vm_ids), VMS_AT_ONCE):
-        with write_to(database) as (connection, number):
+        with write_to(database) as (connection, change_number):
             known = read_generations(connection, [*portion, EVERY_VM])
             generations = {vm_id: _of(known, vm_id) + 1 for vm_id in portion}
-            write_generations(connection, generations, number, revoked_at=now)
+            write_generations(connection, generations, change_number, revoked_at=now)
             for vm_id, generation in generations.items():
                 audit_log.append(
                     connection,
@@ -185,9 +187,9 @@ def revoke(database: Database, vm_ids: Iterable[str], *, actor: str, now: float)
 
 def revoke_all(database: Database, *, actor: str, now: float) -> None:
     """Revoke the secrets of all VMs, known or not. Raises `DatabaseFailedError`."""
-    with write_to(database) as (connection, number):
+    with write_to(database) as (connection, change_number):
         newest = newest_generation(connection)
-        write_generations(connection, {EVERY_VM: newest + 1}, number, revoked_at=now)
+        write_generations(connection, {EVERY_VM: newest + 1}, change_number, revoked_at=now)
         audit_log.append(
             connection, at=now, actor=actor, action="all_vms_revoked", generation=newest
         )

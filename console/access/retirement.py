@@ -24,8 +24,10 @@ def retire(
     """
     found: list[str] = []
     for portion in portions(require_vm_ids(vm_ids), VMS_AT_ONCE):
-        with write_to(database) as (connection, number):
-            retired = retire_rows(connection, portion, by=actor, at=now, number=number)
+        with write_to(database) as (connection, change_number):
+            retired = retire_rows(
+                connection, portion, by=actor, at=now, change_number=change_number
+            )
             for vm_id in retired:
                 audit_log.append(
                     connection, at=now, actor=actor, action="vm_retired", vm_id=vm_id, reason=reason
@@ -61,10 +63,12 @@ def forget(
             )
         more = True
         while more:  # a few at a time: writers of records wait for each transaction
-            with write_to(database) as (connection, number):
-                more = delete_past_reports(connection, vm_id, number, now=now, listening=listening)
-        with write_to(database) as (connection, number):
-            delete_vm(connection, vm_id, number, now=now, listening=listening)
+            with write_to(database) as (connection, change_number):
+                more = delete_past_reports(
+                    connection, vm_id, change_number, now=now, listening=listening
+                )
+        with write_to(database) as (connection, change_number):
+            delete_vm(connection, vm_id, change_number, now=now, listening=listening)
         found[vm_id] = 0
         more = True
         while more:

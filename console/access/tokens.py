@@ -67,13 +67,13 @@ def add_token(
         made_at=now,
         ends_at=now + days * _DAY_SECONDS,
     )
-    with write_to(database) as (connection, number):
+    with write_to(database) as (connection, change_number):
         if read_token(connection, name) is not None:
             raise RefusedError(
                 f"there is a token called {name}, or there was one; choose another name: the audit "
                 "names tokens, and each name stays one token's"
             )
-        insert_token(connection, row, number)
+        insert_token(connection, row, change_number)
         details = {"name": name, "role": role, "site": site, "ends_at": moment(row.ends_at)}
         audit_log.append(connection, at=now, actor=actor, action="token_added", **details)
     return text
@@ -83,12 +83,12 @@ def end_token(database: Database, name: str, *, actor: str, now: float) -> None:
     """Revoke a token; a token that is revoked already stays so. Raises `RefusedError` if no token
     has that name, `DatabaseFailedError`.
     """
-    with write_to(database) as (connection, number):
+    with write_to(database) as (connection, change_number):
         row = read_token(connection, name)
         if row is None:
             raise RefusedError(f"token {name} does not exist; see `seb console token list`")
         if row.revoked_at is None:
-            revoke_token(connection, name, at=now, number=number)
+            revoke_token(connection, name, at=now, change_number=change_number)
             audit_log.append(connection, at=now, actor=actor, action="token_revoked", name=name)
 
 

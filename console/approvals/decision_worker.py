@@ -190,11 +190,12 @@ class DecisionWorker:
                 _LOG.exception("this is a bug in the console", extra=fields)
 
     def _advance_one(self, decision: Decision, context: StepContext) -> None:
-        with write_to(self._database) as (connection, number):
+        with write_to(self._database) as (connection, change_number):
             snapshot = self._snapshots.of(connection)
-            written = write_decision_step(snapshot, decision.id, context, number)
-        if written.wait_until is not None:
-            self._schedule(decision.event_id, written.wait_until)
+            written = write_decision_step(snapshot, decision.id, context, change_number)
+        if not written.is_written:
+            if not written.is_over:
+                self._schedule(decision.event_id, written.wait_until)
             return
         self._on_commit()
         if not written.is_over:  # what comes next is found once this is written
@@ -212,8 +213,8 @@ class DecisionWorker:
             sent = list(self._sent)
         if not sent:
             return
-        with write_to(self._database) as (connection, number):
-            mark_sent(self._snapshots.of(connection), sent, number)
+        with write_to(self._database) as (connection, change_number):
+            mark_sent(self._snapshots.of(connection), sent, change_number)
         with self._changed:
             for _ in sent:
                 self._sent.popleft()

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 from uuid import uuid4
 
-from console.approvals.command_sender import OutgoingCommand, with_site
-from console.approvals.decision_changes import with_claim, with_outcome
+from console.approvals.command_sender import OutgoingCommand
 from console.approvals.decision_situation import expiry
+from console.approvals.new_commands import write_new_command
 from console.approvals.refusal_reasons import REASONS, DecisionRefusedError, RefusalReason
 from console.approvals.requests import (
     Action,
@@ -23,6 +23,7 @@ from console.approvals.requests import (
 )
 from console.approvals.turn_requests import TurnRequests
 from console.audit import audit_log
+from console.audit.chain import AuditValue
 from console.audit.limiter import AuditLimiter
 from console.db.decisions import decision_rows
 from console.db.snapshot import Snapshot
@@ -55,24 +56,26 @@ class RequestTransaction:
     def __init__(
         self,
         snapshot: Snapshot,
-        number: int,
+        change_number: int,
         *,
         run_id: str,
         policy: DecisionPolicy,
         audit_limiter: AuditLimiter,
         turns: TurnSettings | None = None,
     ) -> None:
-        """`snapshot` is what the transaction sees; `number` is the transaction's own. `turns`: the
-        settings of turns; None for an event that has its turn.
+        """`snapshot` is what the transaction sees; `change_number` is the transaction's own.
+        `turns`: the settings of turns; None for an event that has its turn.
         """
         self._snapshot = snapshot
         self._connection = snapshot.connection
-        self._number = number
+        self._change_number = change_number
         self._now = snapshot.now
         self._run_id = run_id  # of this console
         self._policy = policy
         self._audit_limiter = audit_limiter
-        self._turn_requests = None if turns is None else TurnRequests(snapshot, number, turns)
+        self._turn_requests = (
+            None if turns is None else TurnRequests(snapshot, change_number, turns)
+        )
 
     def decide(self, request: DecisionRequest) -> DecisionResult:
         """Carry out what a person asks for, or refuse it."""
@@ -176,7 +179,7 @@ class RequestTransaction:
         self._replace(situation.open_decision)
         action = "leave" if new.kind == "leave" else "approve_first"
         self._audit(action, situation.request, known, new)
-        decision_rows.insert_decision(self._connection, new, self._number)
+        decision_rows.insert_decision(self._connection, new, self._change_number)
         return DecisionResult(state=status_of_open(new) or "none")
 
     def _send(self, situation: RequestSituation, known: KnownEvent) -> DecisionResult:
@@ -189,7 +192,7 @@ class RequestTransaction:
             decision = self._decision(request, known, kind="approve", state="open")
         else:
             decision = replace(waiting, state="open", second_actor=request.person.name)
-        decision = with_claim(decision, self._run_id, self._now)
+        decision = decision.with_claim(self._run_id, self._now)
         others = next_candidate(situation.candidates, {candidate.vm_id}) is not None
         command = VmCommand(
             jti=str(uuid4()),
@@ -204,13 +207,16 @@ class RequestTransaction:
             made_at=self._now,
             expires_at=expiry(self._now, decision.not_before, others=others),
         )
-        self._audit("approve", request, known, decision, command)
-        write = decision_rows.insert_decision if waiting is None else decision_rows.update_decision
-        write(self._connection, decision, self._number)
-        decision_rows.insert_command(self._connection, command, self._number)
-        return DecisionResult(
-            state="approving", jti=command.jti, outgoing=with_site(self._connection, command)
+        outgoing = write_new_command(
+            self._snapshot,
+            command,
+            self._change_number,
+            action="approve",
+            **_details(known, decision),
         )
+        write = decision_rows.insert_decision if waiting is None else decision_rows.update_decision
+        write(self._connection, decision, self._change_number)
+        return DecisionResult(state="approving", jti=command.jti, outgoing=outgoing)
 
     def _decision(
         self, request: DecisionRequest, known: KnownEvent, *, kind: str, state: str
@@ -231,33 +237,33 @@ class RequestTransaction:
     def _replace(self, open_decision: Decision | None) -> None:
         """End the open decision, which a new one replaces."""
         if open_decision is not None:
-            after = with_outcome(open_decision, "overtaken", "decided", self._now)
-            decision_rows.update_decision(self._connection, after, self._number)
+            after = open_decision.with_outcome("overtaken", "decided", self._now)
+            decision_rows.update_decision(self._connection, after, self._change_number)
 
     def _audit(
-        self,
-        action: str,
-        request: DecisionRequest,
-        known: KnownEvent,
-        decision: Decision,
-        command: VmCommand | None = None,
+        self, action: str, request: DecisionRequest, known: KnownEvent, decision: Decision
     ) -> None:
-        event = known.shown.report.event
         audit_log.append(
             self._connection,
             at=self._now,
             actor=request.person.name,
             action=action,
             event_id=request.event_id,
-            jti=None if command is None else command.jti,
-            decision=decision.id,
+            jti=None,
             fingerprint=request.fingerprint,
             reason=request.reason,
-            first_actor=None if decision.second_actor is None else decision.actor,
-            event_type=event.event_type,
-            not_before=moment_text(event.not_before),
-            resources=list(event.resources[:_MAX_NAMES]),
-            named=len(event.resources),
-            vm_id=None if command is None else command.vm_id,
-            channel=None if command is None else command.channel,
+            **_details(known, decision),
         )
+
+
+def _details(known: KnownEvent, decision: Decision) -> dict[str, AuditValue]:
+    """Return what the audit says of a decision and its event besides what a command has too."""
+    event = known.shown.report.event
+    return {
+        "decision": decision.id,
+        "first_actor": None if decision.second_actor is None else decision.actor,
+        "event_type": event.event_type,
+        "not_before": moment_text(event.not_before),
+        "resources": list(event.resources[:_MAX_NAMES]),
+        "named": len(event.resources),
+    }

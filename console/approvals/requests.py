@@ -1,6 +1,6 @@
 """The next step of a person's request, as one table; values in, values out.
 
-The first condition that holds names the next step. docs/console-reference.md shows the
+The first predicate that is true names the next step. docs/console-reference.md shows the
 table; `request_transaction` carries it out.
 """
 
@@ -82,7 +82,7 @@ class DecisionPolicy:
     four_eyes: int = 0
     """The least number of named VMs for which a second person is needed; 0: never."""
     change_pattern: str | None = None
-    """The regular expression of a change number, if an approval must name one."""
+    """The regular expression of the number of a change, if an approval must name one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +140,7 @@ def is_reason(text: str) -> bool:
 
 
 def names_change(reason: str, pattern: str | None) -> bool:
-    """Check whether a reason holds a change number, if there is a pattern for one."""
+    """Check whether a reason holds the number of a change, if there is a pattern for one."""
     return pattern is None or re.search(pattern, reason) is not None
 
 
@@ -321,7 +321,7 @@ TABLE: Final[Mapping[What, Mapping[RequestPredicate, RequestStep]]] = {
 
 
 def printed() -> list[Sequence[str]]:
-    """Return the table as rows of text: request, condition and step."""
+    """Return the table as rows of text: request, predicate and step."""
     return [
         (what, description_of(predicate), str(step))
         for what, row in TABLE.items()

@@ -153,8 +153,8 @@ class Decisions:
         self._turn_worker.check_again()
 
     def _end_turn(self, request: DecisionRequest) -> None:
-        with write_to(self._database) as (connection, number):
-            end_turn(self._snapshots.of(connection), number, request, self._turns)
+        with write_to(self._database) as (connection, change_number):
+            end_turn(self._snapshots.of(connection), change_number, request, self._turns)
         self._on_commit()
 
     def _decide(self, request: DecisionRequest) -> DecisionResult:
@@ -163,10 +163,10 @@ class Decisions:
             four_eyes=self._four_eyes,
             change_pattern=self._change_pattern,
         )
-        with write_to(self._database) as (connection, number):
+        with write_to(self._database) as (connection, change_number):
             result = RequestTransaction(
                 self._snapshots.of(connection),
-                number,
+                change_number,
                 run_id=self._worker.run_id,
                 policy=policy,
                 audit_limiter=self._audit_limiter,

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from console.approvals.command_sender import OutgoingCommand, with_site
-from console.approvals.decision_changes import with_claim, with_outcome
 from console.approvals.decision_situation import (
     AskVm,
     DecisionSituation,
@@ -22,8 +21,8 @@ from console.approvals.decision_situation import (
     ShownEvent,
     WaitForChange,
 )
+from console.approvals.new_commands import write_new_command
 from console.approvals.transitions import next_step
-from console.audit import audit_log
 from console.db.decisions import decision_rows
 from console.db.snapshot import Snapshot
 from console.db.turn_facts.turn_facts import TurnSettings, read_turn_facts
@@ -51,8 +50,10 @@ class StepResult:
     """What a step has come to, and what is to be sent after the commit."""
 
     is_over: bool = False
+    is_written: bool = False
+    """Whether anything was written."""
     wait_until: float | None = None
-    """When there may be a further step, if nothing was written."""
+    """When there may be a further step, if nothing was written; None: once something changes."""
     outgoing: OutgoingCommand | None = None
 
 
@@ -68,7 +69,7 @@ def next_steps(
 
 
 def write_decision_step(
-    snapshot: Snapshot, decision_id: str, context: StepContext, number: int
+    snapshot: Snapshot, decision_id: str, context: StepContext, change_number: int
 ) -> StepResult:
     """Write the next step of a decision, unless the decision is over by now."""
     decision = decision_rows.read_decision(snapshot.connection, decision_id)
@@ -78,11 +79,11 @@ def write_decision_step(
     situation = _situation(snapshot, decision, known, context)
     step = _unless_turn_forbids(snapshot, situation, next_step(situation), context)
     if isinstance(step, EndDecision):
-        return _end(snapshot, situation, step, number)
+        return _end(snapshot, situation, step, change_number)
     if isinstance(step, AskVm):
-        return _ask(snapshot, situation, step, context, number)
+        return _ask(snapshot, situation, step, context, change_number)
     if isinstance(step, SendCommand):
-        return _send(snapshot, situation, step, context, number)
+        return _send(snapshot, situation, step, context, change_number)
     return StepResult(wait_until=step.until)
 
 
@@ -102,7 +103,7 @@ def _unless_turn_forbids(
 
 
 def mark_sent(
-    snapshot: Snapshot, answers: Sequence[tuple[VmCommand, str | None, float]], number: int
+    snapshot: Snapshot, answers: Sequence[tuple[VmCommand, str | None, float]], change_number: int
 ) -> None:
     """Write when the broker accepted each command, or that it refused it for good."""
     for command, refusal, at in answers:
@@ -110,13 +111,15 @@ def mark_sent(
         if known is None or known.sent_at is not None:
             continue
         if refusal is None:
-            decision_rows.update_command(snapshot.connection, replace(known, sent_at=at), number)
+            decision_rows.update_command(
+                snapshot.connection, replace(known, sent_at=at), change_number
+            )
             continue
         decision = decision_rows.read_decision(snapshot.connection, command.decision_id)
         if decision is not None and decision.state == "open":
-            over = with_outcome(decision, "failed", "not_sent", at)
-            decision_rows.update_decision(snapshot.connection, over, number)
-            _mark_unanswered(snapshot, [known], at, number)
+            over = decision.with_outcome("failed", "not_sent", at)
+            decision_rows.update_decision(snapshot.connection, over, change_number)
+            _mark_unanswered(snapshot, [known], at, change_number)
 
 
 def _situation(
@@ -140,21 +143,25 @@ def _situation(
 
 
 def _end(
-    snapshot: Snapshot, situation: DecisionSituation, step: EndDecision, number: int
+    snapshot: Snapshot, situation: DecisionSituation, step: EndDecision, change_number: int
 ) -> StepResult:
-    over = with_outcome(situation.decision, step.outcome, step.reason, situation.now)
-    decision_rows.update_decision(snapshot.connection, over, number)
+    over = situation.decision.with_outcome(step.outcome, step.reason, situation.now)
+    decision_rows.update_decision(snapshot.connection, over, change_number)
     unanswered = [
         each
         for each in situation.commands
         if command_status(each, situation.receipts).state == "sent"
     ]
-    _mark_unanswered(snapshot, unanswered, situation.now, number)
-    return StepResult(is_over=True)
+    _mark_unanswered(snapshot, unanswered, situation.now, change_number)
+    return StepResult(is_over=True, is_written=True)
 
 
 def _ask(
-    snapshot: Snapshot, situation: DecisionSituation, step: AskVm, context: StepContext, number: int
+    snapshot: Snapshot,
+    situation: DecisionSituation,
+    step: AskVm,
+    context: StepContext,
+    change_number: int,
 ) -> StepResult:
     decision = situation.decision
     first_command = situation.commands[0]
@@ -168,24 +175,17 @@ def _ask(
         sent_at=None,
         unanswered_at=None,
     )
-    audit_log.append(
-        snapshot.connection,
-        at=situation.now,
-        actor=command.subject,
+    outgoing = write_new_command(
+        snapshot,
+        command,
+        change_number,
         action="take_over",
-        event_id=command.event_id,
-        jti=command.jti,
         decision=decision.id,
-        fingerprint=command.fingerprint,
-        reason=command.reason,
-        vm_id=command.vm_id,
-        channel=command.channel,
         unanswered=situation.commands[-1].jti,
     )
-    decision_rows.insert_command(snapshot.connection, command, number)
-    _mark_unanswered(snapshot, situation.commands, situation.now, number)
-    _claim(snapshot, decision, context, number)
-    return StepResult(outgoing=with_site(snapshot.connection, command))
+    _mark_unanswered(snapshot, situation.commands, situation.now, change_number)
+    _claim(snapshot, decision, context, change_number)
+    return StepResult(is_written=True, outgoing=outgoing)
 
 
 def _send(
@@ -193,28 +193,30 @@ def _send(
     situation: DecisionSituation,
     step: SendCommand,
     context: StepContext,
-    number: int,
+    change_number: int,
 ) -> StepResult:
     command = step.command
     if command.channel != PULL and context.connected.get(command.channel) is None:
         return StepResult(wait_until=situation.now + 1)  # another console may be connected
     if command.expires_at != step.expires_at:
         command = replace(command, expires_at=step.expires_at)
-        decision_rows.update_command(snapshot.connection, command, number)
-    _claim(snapshot, situation.decision, context, number)
-    return StepResult(outgoing=with_site(snapshot.connection, command))
+        decision_rows.update_command(snapshot.connection, command, change_number)
+    _claim(snapshot, situation.decision, context, change_number)
+    return StepResult(is_written=True, outgoing=with_site(snapshot.connection, command))
 
 
-def _claim(snapshot: Snapshot, decision: Decision, context: StepContext, number: int) -> None:
-    after = with_claim(decision, context.run_id, snapshot.now)
-    decision_rows.update_decision(snapshot.connection, after, number)
+def _claim(
+    snapshot: Snapshot, decision: Decision, context: StepContext, change_number: int
+) -> None:
+    after = decision.with_claim(context.run_id, snapshot.now)
+    decision_rows.update_decision(snapshot.connection, after, change_number)
 
 
 def _mark_unanswered(
-    snapshot: Snapshot, commands: Sequence[VmCommand], at: float, number: int
+    snapshot: Snapshot, commands: Sequence[VmCommand], at: float, change_number: int
 ) -> None:
     """Write that the console no longer waits for the answers to these commands."""
     for each in commands:
         if each.unanswered_at is None:
             marked = replace(each, unanswered_at=at)
-            decision_rows.update_command(snapshot.connection, marked, number)
+            decision_rows.update_command(snapshot.connection, marked, change_number)

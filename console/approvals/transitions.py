@@ -1,6 +1,6 @@
 """The state machine of a decision, as one table; values in, values out.
 
-In each stage the first condition that holds names the next step. docs/console-reference.md shows
+In each stage the first predicate that is true names the next step. docs/console-reference.md shows
 the table; `step_transaction` carries it out. It never lets two VMs work on one event: the next
 reporter is asked only once the token of the last has expired, the event is Scheduled with the same
 fingerprint, and no VM has reported anything.
@@ -260,7 +260,7 @@ def send(situation: DecisionSituation) -> SendCommand:
 def ask(situation: DecisionSituation) -> AskVm:
     """Ask the next reporter."""
     candidate = situation.next_candidate
-    assert candidate is not None  # noqa: S101  # the condition says so
+    assert candidate is not None  # noqa: S101  # the predicate says so
     tried = {candidate.vm_id, *(each.vm_id for each in situation.commands)}
     others = next_candidate(situation.candidates, tried) is not None
     until = expiry(situation.now, situation.decision.not_before, others=others)
@@ -361,7 +361,7 @@ TABLE: Final[Mapping[DecisionStage, Mapping[DecisionPredicate, Then]]] = {
 
 
 def printed() -> list[Sequence[str]]:
-    """Return the table as rows of text: stage, condition and step."""
+    """Return the table as rows of text: stage, predicate and step."""
     return [
         (
             stage.value,

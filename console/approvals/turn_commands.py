@@ -11,7 +11,7 @@ from typing import Final
 from uuid import uuid4
 
 from console.approvals.command_sender import OutgoingCommand, with_site
-from console.audit import audit_log
+from console.approvals.new_commands import write_new_command
 from console.db.decisions import decision_rows, prepare_commands
 from console.db.decisions.prepare_commands import COMMAND_SECONDS
 from console.db.snapshot import Snapshot
@@ -159,26 +159,13 @@ def reason_of(turn: Turn) -> str:
     return "".join(each for each in text if each.isprintable())[:MAX_REASON_CHARACTERS]
 
 
-def write_command(snapshot: Snapshot, due: DueCommand, number: int) -> OutgoingCommand | None:
+def write_command(
+    snapshot: Snapshot, due: DueCommand, change_number: int
+) -> OutgoingCommand | None:
     """Write the row that makes other consoles wait, and before it, for a new command, the audit
     row.
     """
-    command = due.command
-    connection = snapshot.connection
     if due.is_new:
-        audit_log.append(
-            connection,
-            at=snapshot.now,
-            actor=command.subject,
-            action="prepare",
-            event_id=command.event_id,
-            jti=command.jti,
-            fingerprint=command.fingerprint,
-            reason=command.reason,
-            vm_id=command.vm_id,
-            channel=command.channel,
-        )
-        decision_rows.insert_command(connection, command, number)
-    else:
-        decision_rows.update_command(connection, command, number)
-    return with_site(connection, command)
+        return write_new_command(snapshot, due.command, change_number, action="prepare")
+    decision_rows.update_command(snapshot.connection, due.command, change_number)
+    return with_site(snapshot.connection, due.command)

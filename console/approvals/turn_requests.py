@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from console.approvals.decision_changes import with_outcome
 from console.approvals.decision_situation import GRACE_SECONDS
 from console.approvals.refusal_reasons import DecisionRefusedError
 from console.approvals.requests import (
@@ -39,9 +38,9 @@ _NO_POLICY: Final = DecisionPolicy(can_sign=False)
 class TurnRequests:
     """Gives an event its turn or refuses it, in the transaction in which a person approves it."""
 
-    def __init__(self, snapshot: Snapshot, number: int, settings: TurnSettings) -> None:
+    def __init__(self, snapshot: Snapshot, change_number: int, settings: TurnSettings) -> None:
         self._snapshot = snapshot
-        self._number = number
+        self._change_number = change_number
         self._settings = settings
 
     def give_turn(self, request: DecisionRequest, known: KnownEvent) -> Turn | None:
@@ -144,7 +143,7 @@ class TurnRequests:
         )
 
     def _put(self, turn: Turn) -> None:
-        turn_rows.upsert_turns(self._snapshot.connection, [turn], self._number)
+        turn_rows.upsert_turns(self._snapshot.connection, [turn], self._change_number)
 
 
 def _with_override(turn: Turn, request: DecisionRequest) -> Turn:
@@ -160,17 +159,17 @@ def _is_past(snapshot: Snapshot, known: KnownEvent) -> bool:
     return snapshot.now > latest + GRACE_SECONDS
 
 
-def _end_approval(snapshot: Snapshot, known: KnownEvent, number: int) -> None:
+def _end_approval(snapshot: Snapshot, known: KnownEvent, change_number: int) -> None:
     """End the open approval of the event: no further VM is asked."""
     decision = decision_rows.read_open(snapshot.connection, known.event.key)
     if decision is None or decision.kind != "approve" or decision.state != "open":
         return
-    over = with_outcome(decision, "overtaken", "decided", snapshot.now)
-    decision_rows.update_decision(snapshot.connection, over, number)
+    over = decision.with_outcome("overtaken", "decided", snapshot.now)
+    decision_rows.update_decision(snapshot.connection, over, change_number)
 
 
 def end_turn(
-    snapshot: Snapshot, number: int, request: DecisionRequest, settings: TurnSettings
+    snapshot: Snapshot, change_number: int, request: DecisionRequest, settings: TurnSettings
 ) -> None:
     """End a turn at a person's request. Raises `DecisionRefusedError` if that is not allowed; then
     nothing was written.
@@ -202,14 +201,14 @@ def end_turn(
         groups=list(turn.groups),
         vm_ids=[each.vm_id for each in turn.still_away],
     )
-    prepare_commands.give_up(snapshot.connection, turn.event_key, snapshot.now, number)
-    _end_approval(snapshot, known, number)
+    prepare_commands.give_up(snapshot.connection, turn.event_key, snapshot.now, change_number)
+    _end_approval(snapshot, known, change_number)
     ended_now = Occurrence(trigger=TurnTrigger.ENDED_BY_PERSON)
     ended_by = request.person.name
     over = replace(after_trigger(turn, ended_now, event, snapshot.now), ended_by=ended_by)
     if event is None and over.over_at is None:
         over = replace(over, over_at=snapshot.now)
-    turn_rows.upsert_turns(snapshot.connection, [over], number)
+    turn_rows.upsert_turns(snapshot.connection, [over], change_number)
     if event is None:
         turn_rows.delete_preparations(snapshot.connection, turn.event_key)
 

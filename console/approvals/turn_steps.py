@@ -46,7 +46,7 @@ def has_work(snapshot: Snapshot, facts: TurnFacts, connected: Collection[str]) -
 
 def write_turn_steps(
     snapshot: Snapshot,
-    number: int,
+    change_number: int,
     facts: TurnFacts,
     requests: RequestTransaction,
     connected: Collection[str],
@@ -78,10 +78,10 @@ def write_turn_steps(
             changed[key] = after_trigger(turn, approved, facts.events[key], snapshot.now)
             if result.outgoing is not None:
                 written.outgoing.append(result.outgoing)
-    turn_rows.upsert_turns(snapshot.connection, changed.values(), number)
+    turn_rows.upsert_turns(snapshot.connection, changed.values(), change_number)
     due = due_commands(snapshot, facts, todo.prepares, connected)
     for command in due:
-        outgoing = write_command(snapshot, command, number)
+        outgoing = write_command(snapshot, command, change_number)
         if outgoing is not None:
             written.outgoing.append(outgoing)
     written.has_changed = bool(changed or due)

@@ -112,19 +112,19 @@ class TurnWorker:
         connected = {name for name, since in self._connected().items() if since is not None}
         if not self._has_work(connected):
             return False
-        with write_to(self._snapshots.database) as (connection, number):
+        with write_to(self._snapshots.database) as (connection, change_number):
             if not are_latest(connection, self._settings.grouping.hash):
                 return False
             snapshot = self._snapshots.of(connection, is_exact=True)
             requests = RequestTransaction(
                 snapshot,
-                number,
+                change_number,
                 run_id=self._run_id,
                 policy=DecisionPolicy(can_sign=True, four_eyes=self._settings.four_eyes),
                 audit_limiter=AuditLimiter(),
             )
             facts = self._facts.facts_for_step(snapshot)
-            written = write_turn_steps(snapshot, number, facts, requests, connected)
+            written = write_turn_steps(snapshot, change_number, facts, requests, connected)
         for command in written.outgoing:
             self._send(command)
         if written.has_changed:

@@ -121,7 +121,7 @@ def insert_notices(
         select(notice.c.number, notice.c.stream).order_by(notice.c.number.desc()).limit(1)
     ).first()
     stream = str(uuid.uuid4()) if last is None else last.stream
-    number = newest_number(connection)
+    number = newest_notice_number(connection)
     new = [each for key, each in wanted.items() if key not in known]
     for each in new:
         number += 1
@@ -169,7 +169,7 @@ def delete_incidents(connection: Connection, about: IncidentSubject, vm_ids: Ite
         connection.execute(delete(incident).where(of_vm), gone)
 
 
-def newest_number(connection: Connection) -> int:
+def newest_notice_number(connection: Connection) -> int:
     """Return the highest number that was ever used. A sink may be further than the stored notices,
     if retention has deleted all of them.
     """
@@ -295,7 +295,7 @@ def count_end_notices(
 def insert_cursors(connection: Connection, sinks: Iterable[str]) -> None:
     """Start each new sink after the notices that are stored already."""
     known = set(connection.execute(select(notice_cursor.c.sink)).scalars())
-    newest = newest_number(connection)
+    newest = newest_notice_number(connection)
     for sink in set(sinks) - known:
         connection.execute(insert(notice_cursor).values(sink=sink, number=newest))
 

@@ -106,10 +106,14 @@ def record_row(record: IncomingRecord) -> Values:
     }
 
 
-def event_row(event: FleetEvent, number: int) -> Values:
+def event_row(event: FleetEvent, change_number: int) -> Values:
     """Return the row of an event."""
     values = {name: getattr(event, name) for name in _EVENT}
-    changed = {"sites": _json(event.sites), "is_news": int(event.is_news), "change_number": number}
+    changed = {
+        "sites": _json(event.sites),
+        "is_news": int(event.is_news),
+        "change_number": change_number,
+    }
     return {**values, **changed}
 
 
@@ -125,7 +129,7 @@ def event_of(row: Row[Any]) -> FleetEvent:
     return FleetEvent(**values)
 
 
-def report_row(latest: LatestReport, number: int) -> Values:
+def report_row(latest: LatestReport, change_number: int) -> Values:
     """Return the row of a reporter's latest report."""
     report = latest.report
     return {
@@ -138,7 +142,7 @@ def report_row(latest: LatestReport, number: int) -> Values:
         "first_seen_at": latest.first_seen_at,
         "over": int(report.state == "ended"),
         "event_report": _EVENT_REPORT.dump_json(report).decode(),
-        "change_number": number,
+        "change_number": change_number,
         "scope": latest.scope,
         "is_own": int(latest.is_own),
         "is_started": int(report.state == "started"),
@@ -166,7 +170,7 @@ def _event_report_of(text: str) -> EventReport:
         )
 
 
-def receipt_row(receipt: Receipt, number: int) -> Values:
+def receipt_row(receipt: Receipt, change_number: int) -> Values:
     """Return the row of a receipt."""
     content = receipt.content
     return {
@@ -178,7 +182,7 @@ def receipt_row(receipt: Receipt, number: int) -> Values:
         "reason": content.reason,
         "actor": content.actor,
         "at": receipt.at,
-        "change_number": number,
+        "change_number": change_number,
         "why": content.person_reason,
         "act": content.act,
         "scope": receipt.scope,
@@ -206,7 +210,7 @@ def receipt_of(row: Row[Any]) -> Receipt:
     )
 
 
-def preparation_row(preparation: ReportedPreparation, number: int) -> Values:
+def preparation_row(preparation: ReportedPreparation, change_number: int) -> Values:
     """Return the row of a preparation."""
     content = preparation.content
     return {
@@ -220,7 +224,7 @@ def preparation_row(preparation: ReportedPreparation, number: int) -> Values:
         "stream": preparation.stream,
         "sequence": preparation.sequence,
         "time": preparation.time,
-        "change_number": number,
+        "change_number": change_number,
     }
 
 
@@ -242,9 +246,9 @@ def preparation_of(row: Row[Any]) -> ReportedPreparation:
     )
 
 
-def decision_row(decision: Decision, number: int) -> Values:
+def decision_row(decision: Decision, change_number: int) -> Values:
     """Return the row of a decision."""
-    return {**{name: getattr(decision, name) for name in _DECISION}, "change_number": number}
+    return {**{name: getattr(decision, name) for name in _DECISION}, "change_number": change_number}
 
 
 def decision_of(row: Row[Any]) -> Decision:
@@ -252,9 +256,9 @@ def decision_of(row: Row[Any]) -> Decision:
     return Decision(**{name: getattr(row, name) for name in _DECISION})
 
 
-def command_row(command: VmCommand, number: int) -> Values:
+def command_row(command: VmCommand, change_number: int) -> Values:
     """Return the row of a command."""
-    return {**{name: getattr(command, name) for name in _COMMAND}, "change_number": number}
+    return {**{name: getattr(command, name) for name in _COMMAND}, "change_number": change_number}
 
 
 def command_of(row: Row[Any]) -> VmCommand:

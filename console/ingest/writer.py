@@ -211,9 +211,9 @@ class Writer:
 
     def _write_timed_changes(self) -> None:
         """Write what changes because time has passed."""
-        with numbered(self._database) as (connection, number):
+        with numbered(self._database) as (connection, change_number):
             has_changed = write_timed_changes(
-                connection, number, now=self._now(), silent_time=self._silent_time
+                connection, change_number, now=self._now(), silent_time=self._silent_time
             )
             if not has_changed:
                 connection.rollback()  # an unused number would make pages ask again
@@ -367,11 +367,11 @@ class Writer:
     def _commit_together(self, batch: Sequence[Delivery]) -> None:
         """Write everything that a batch changes, in one transaction."""
         items = [item for each in batch for item in each.items if _is_about_a_vm(item)]
-        with numbered(self._database) as (connection, number):
+        with numbered(self._database) as (connection, change_number):
             changes = write_batch(
                 connection,
                 items,
-                number,
+                change_number,
                 now=self._now(),
                 silent_time=self._silent_time,
                 grouping=self._grouping,

@@ -9,16 +9,16 @@ from typing import Final
 
 from console.db.connection.errors import DatabaseFailedError
 from console.db.connection.opening import Database
-from console.db.connection.transactions import newest_number, read_from
+from console.db.connection.transactions import newest_change_number, read_from
 
 _LOG: Final = logging.getLogger("console")
-_CHECK_SECONDS: Final = 0.25
-"""The time between two checks for commits of other consoles and commands."""
+_READ_SECONDS: Final = 0.25
+"""The time between two readings of the number, to find commits of other consoles and commands."""
 _REST_SECONDS: Final = 0.01
-"""The pause after each check, so that many small commits are handled together."""
+"""The pause after each reading, so that many small commits are handled together."""
 
 ChangeListener = Callable[[int | None, int], None]
-"""Called at each check with two transaction numbers: everything up to the first was read before,
+"""Called at each reading with two transaction numbers: everything up to the first was read before,
 and the second is the newest. None for the first: anything may have changed. Raises
 `DatabaseFailedError` if it cannot read; then it is called again with the same number.
 """
@@ -34,15 +34,15 @@ class ChangeFeed:
         self._listeners: Sequence[ChangeListener] = ()
         self._wake = threading.Event()
         self._stop = threading.Event()
-        self._number: int | None = None
-        self.checks = 0
-        """How many checks have called every listener."""
+        self._change_number: int | None = None
+        self.reads = 0
+        """How many readings have called every listener."""
         self.ready = False
-        """Whether there was a first check."""
+        """Whether there was a first reading."""
         self._thread = threading.Thread(target=self._run, name="changes", daemon=True)
 
     def start(self, listeners: Sequence[ChangeListener]) -> None:
-        """Start the thread that checks for commits; the database is open."""
+        """Start the thread that looks for commits; the database is open."""
         self._listeners = listeners
         self._thread.start()
 
@@ -64,7 +64,7 @@ class ChangeFeed:
         while not self._stop.is_set():
             self._wake.clear()
             try:
-                self._check()
+                self._read()
             except DatabaseFailedError as error:
                 _LOG.warning("%s", error, extra={"action": "database_not_read"})
                 self._wake.set()
@@ -73,17 +73,18 @@ class ChangeFeed:
                 _LOG.exception("this is a bug in the console", extra={"action": "changes_bug"})
                 self._stop.wait(1)
             self._stop.wait(_REST_SECONDS)
-            self._wake.wait(_CHECK_SECONDS)
+            self._wake.wait(_READ_SECONDS)
 
-    def _check(self) -> None:
+    def _read(self) -> None:
         newest_before = self._database.continuity.newest
         with read_from(self._database.reading) as connection:
-            number = newest_number(connection)
-        self._database.continuity.end_read(number, newest_before=newest_before)
+            change_number = newest_change_number(connection)
+        self._database.continuity.end_read(change_number, newest_before=newest_before)
         # A number that went back: the database was restored, or is another one.
-        since = None if self._number is None or number < self._number else self._number
+        last = self._change_number
+        since = None if last is None or change_number < last else last
         for listener in self._listeners:
-            listener(since, number)
-        self._number = number
+            listener(since, change_number)
+        self._change_number = change_number
         self.ready = True
-        self.checks += 1
+        self.reads += 1

@@ -51,11 +51,11 @@ class ChangeListeners:
             self.push_changes,
         )
 
-    def read_enrolments(self, since: int | None, number: int) -> None:
+    def read_enrolments(self, since: int | None, change_number: int) -> None:
         """Read which secrets have become invalid, because their VMs were enrolled again or
         revoked.
         """
-        if since == number:
+        if since == change_number:
             return
         with read_from(self._database.reading) as connection:
             generations = generations_since(connection, since or 0)
@@ -63,17 +63,17 @@ class ChangeListeners:
         if revoked:
             self._on_loop(self._wake_polls, revoked)
 
-    def offer_commands(self, since: int | None, number: int) -> None:
+    def offer_commands(self, since: int | None, change_number: int) -> None:
         """Offer the commands that VMs are to fetch, from any console."""
-        if since == number:
+        if since == change_number:
             return
         with read_from(self._database.reading) as connection:
             for command in commands_to_fetch(connection, PULL, since or 0):
                 self._held_polls.offer(command.vm_id, command.jti)
 
-    def advance_decisions(self, since: int | None, number: int) -> None:
+    def advance_decisions(self, since: int | None, change_number: int) -> None:
         """Check open decisions: they may have a next step."""
-        if since != number:
+        if since != change_number:
             self._decisions.check_again(since)
 
     def push_changes(self, _since: int | None, _number: int) -> None:

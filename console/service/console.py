@@ -39,8 +39,8 @@ from console.notify.notice_worker import NoticeWorker
 from console.notify.sinks import SITE, read_sinks
 from console.service.change_feed import ChangeFeed
 from console.service.change_listeners import ChangeListeners
-from console.service.connections import limits, protocol
 from console.service.server import ended_by_signals, listener
+from console.service.uvicorn_protocol import limits, protocol
 from console.signing.configured_signer import configured_signer
 from console.signing.signer import Signer
 from console.turns.groups import Grouping

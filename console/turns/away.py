@@ -137,7 +137,7 @@ def _reason(vm: VmFacts, started: Mapping[str, EventFacts], *, with_unsure: bool
         return Away(vm_id=vm.vm_id, why="started", since=since, event_key=event.key)
     if with_unsure and vm.missed_end is not None:
         return Away(vm_id=vm.vm_id, why="started", since=vm.heard_at, event_key=vm.missed_end)
-    is_unsure = with_unsure and (vm.is_behind or vm.contact in ("late", "learning"))
+    is_unsure = with_unsure and (vm.may_have_unread or vm.contact in ("late", "learning"))
     if is_unsure or vm.contact in ("silent", "stopped"):
         why: AwayBecause = "stopped" if vm.contact == "stopped" else "silent"
         return Away(vm_id=vm.vm_id, why=why, since=vm.contact_since)

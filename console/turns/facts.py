@@ -45,7 +45,7 @@ class VmFacts:
     silent time is: a VM that is there is not late between two heartbeats.
     """
     heard_at: float
-    is_behind: bool = False
+    may_have_unread: bool = False
     """Whether it may have told something that no console has read."""
     contact_since: float = 0.0
     """When it became silent or stopped."""

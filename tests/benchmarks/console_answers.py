@@ -22,7 +22,7 @@ from support.mqtt.mosquitto import Mosquitto
 from console.config.settings import ConsoleSettings
 from console.db.batches.batch_transaction import write_batch
 from console.db.connection.opening import Database, database_url
-from console.db.connection.transactions import next_number
+from console.db.connection.transactions import next_change_number
 from console.records.parse import parse_record
 from tests.benchmarks.console_intake import make_console, program
 from tests.benchmarks.measure import resident_mib
@@ -127,8 +127,8 @@ def store(database: Database, batch: Sequence[Record]) -> None:
     """Records come in from the source called feed, in one transaction."""
     items = [parse_record(record.body, source="feed", received_at=time.time()) for record in batch]
     with database.writing.begin() as connection:
-        number = next_number(connection)
-        write_batch(connection, items, number, now=time.time())
+        change_number = next_change_number(connection)
+        write_batch(connection, items, change_number, now=time.time())
 
 
 def write_heartbeats(file: Path, vms: Sequence[FakeVm], count: int) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import requests
 from support.ports import free_port
 
-from console.service.connections import ConnectionLimits
+from console.service.uvicorn_protocol import ConnectionLimits
 from tests.benchmarks.figures import Figure, Limit
 from tests.benchmarks.measure import PYTHON, SEB, cpu_seconds, environment, resident_mib, running
 

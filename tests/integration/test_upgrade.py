@@ -13,7 +13,7 @@ from support.process.launch import Launch
 from support.sinks.http_server import HttpServer
 from support.store_helpers import AN_APPROVAL, NOW, observer, opened, recipients
 
-from bridge.approval.receipts import receipt
+from bridge.approval.approval_values import receipt
 from bridge.events.state import load_events
 from bridge.simulator.simulator import Simulator
 from bridge.simulator.vm import SimulatedVm

@@ -34,7 +34,7 @@ def newest_generation(connection: Connection) -> int:
 def write_generations(
     connection: Connection,
     generations: Mapping[str, int],
-    number: int,
+    change_number: int,
     *,
     revoked_at: float | None,
     given: Mapping[str, Mapping[str, Any]] | None = None,
@@ -60,14 +60,14 @@ def write_generations(
                 "vm_id": vm_id,
                 "generation": generation,
                 "revoked_at": revoked_at,
-                "change_number": number,
+                "change_number": change_number,
             }
             for vm_id, generation in generations.items()
         ],
     )
 
 
-def generations_since(connection: Connection, number: int) -> dict[str, int]:
+def generations_since(connection: Connection, since: int) -> dict[str, int]:
     """Return the generations that a later transaction has changed, by vmId."""
-    rows = connection.execute(select(enrolment).where(enrolment.c.change_number > number))
+    rows = connection.execute(select(enrolment).where(enrolment.c.change_number > since))
     return {row.vm_id: row.generation for row in rows}

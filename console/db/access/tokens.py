@@ -40,16 +40,16 @@ def read_token(connection: Connection, name: str) -> TokenRow | None:
     return None if found is None else _row(found)
 
 
-def insert_token(connection: Connection, row: TokenRow, number: int) -> None:
+def insert_token(connection: Connection, row: TokenRow, change_number: int) -> None:
     """Insert a new token. Raises SQLAlchemy's `IntegrityError` if its name is taken."""
     values = {name: getattr(row, name) for name in TokenRow.__slots__}
-    connection.execute(insert(token).values(**values, change_number=number))
+    connection.execute(insert(token).values(**values, change_number=change_number))
 
 
-def revoke_token(connection: Connection, name: str, *, at: float, number: int) -> None:
+def revoke_token(connection: Connection, name: str, *, at: float, change_number: int) -> None:
     """Revoke a token at a time, in seconds since 1970. Raises SQLAlchemy's errors."""
     statement = update(token).where(token.c.name == name)
-    connection.execute(statement.values(revoked_at=at, change_number=number))
+    connection.execute(statement.values(revoked_at=at, change_number=change_number))
 
 
 def _row(found: Row[Any]) -> TokenRow:

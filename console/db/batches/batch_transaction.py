@@ -33,7 +33,7 @@ from console.turns.groups import Grouping
 def write_batch(
     connection: Connection,
     batch: Iterable[IncomingMessage],
-    number: int,
+    change_number: int,
     *,
     now: float,
     silent_time: SilentTime = BY_HEARTBEATS,
@@ -42,7 +42,7 @@ def write_batch(
     """Write what a batch changes, and return that; `now` in seconds since 1970."""
     items = _with_stored_spellings(connection, batch)
     changes = fold(load(connection, items, silent_time=silent_time), items)
-    write_changes(connection, changes, number, now=now, grouping=grouping)
+    write_changes(connection, changes, change_number, now=now, grouping=grouping)
     return changes
 
 
@@ -60,39 +60,41 @@ def _with_stored_spellings(
 def write_changes(
     connection: Connection,
     changes: Changes,
-    number: int,
+    change_number: int,
     *,
     now: float,
     grouping: Grouping = NO_GROUPS,
 ) -> None:
     """Write the changes of a batch; `now` in seconds since 1970."""
     insert_new(connection, tables.record, map(rows.record_row, changes.records.values()))
-    _write_vms(connection, changes, number)
+    _write_vms(connection, changes, change_number)
     upsert(connection, tables.stream, map(rows.stream_row, changes.streams.values()))
-    _write_reports_and_events(connection, changes, number, now=now)
-    insert_new(connection, tables.receipt, [rows.receipt_row(r, number) for r in changes.receipts])
-    _write_preparations(connection, changes, number)
+    _write_reports_and_events(connection, changes, change_number, now=now)
+    insert_new(
+        connection, tables.receipt, [rows.receipt_row(r, change_number) for r in changes.receipts]
+    )
+    _write_preparations(connection, changes, change_number)
     reports = (*changes.reports.values(), *changes.older_reports)
-    mark_left_out_vms(connection, reports, number, now=now, grouping=grouping)
+    mark_left_out_vms(connection, reports, change_number, now=now, grouping=grouping)
     _delete_past_streams(connection, changes)
     _write_gaps(connection, changes)
 
 
-def _write_vms(connection: Connection, changes: Changes, number: int) -> None:
+def _write_vms(connection: Connection, changes: Changes, change_number: int) -> None:
     changed_vms = changes.changed_vms
     vms = (
-        replace(vm, change_number=number) if vm.vm_id in changed_vms else vm
+        replace(vm, change_number=change_number) if vm.vm_id in changed_vms else vm
         for vm in changes.vms.values()
     )
     upsert(connection, tables.vm, map(rows.vm_row, vms))
 
 
 def _write_reports_and_events(
-    connection: Connection, changes: Changes, number: int, *, now: float
+    connection: Connection, changes: Changes, change_number: int, *, now: float
 ) -> None:
     """Write the reports, the events as they are shown after them, and the VMs that are deleted."""
     listening = Listening(silent_time=changes.silent_time)
-    reports = [rows.report_row(each, number) for each in changes.reports.values()]
+    reports = [rows.report_row(each, change_number) for each in changes.reports.values()]
     upsert(connection, tables.report, reports)
     write_events(
         connection,
@@ -100,22 +102,26 @@ def _write_reports_and_events(
         changes.reports,
         now=now,
         listening=listening,
-        number=number,
+        change_number=change_number,
         older=changes.older_reports,
     )
     gone = {each.key for each in changes.reports.values() if is_deletion(each.report)}
     if gone:
-        retire_deleted(connection, now=now, listening=listening, number=number, keys=gone)
+        retire_deleted(
+            connection, now=now, listening=listening, change_number=change_number, keys=gone
+        )
 
 
-def _write_preparations(connection: Connection, changes: Changes, number: int) -> None:
+def _write_preparations(connection: Connection, changes: Changes, change_number: int) -> None:
     for vm_id, scope in changes.scope_changed.items():
-        _move_preparations(connection, vm_id, scope, changes.vms[vm_id].scope, number)
+        _move_preparations(connection, vm_id, scope, changes.vms[vm_id].scope, change_number)
     c = tables.preparation.c
     for event_id, vm_id in changes.past_preparations:
         same = (c.event_id == event_id, c.vm_id == vm_id)
         connection.execute(delete(tables.preparation).where(*same))
-    preparations = [rows.preparation_row(each, number) for each in changes.preparations.values()]
+    preparations = [
+        rows.preparation_row(each, change_number) for each in changes.preparations.values()
+    ]
     upsert(connection, tables.preparation, preparations)
 
 
@@ -135,7 +141,7 @@ def _write_gaps(connection: Connection, changes: Changes) -> None:
 
 
 def _move_preparations(
-    connection: Connection, vm_id: str, before: str, after: str, number: int
+    connection: Connection, vm_id: str, before: str, after: str, change_number: int
 ) -> None:
     """Move the rows of a VM's preparations into the scope that the VM has now."""
     if before == after:
@@ -143,4 +149,4 @@ def _move_preparations(
     c = tables.preparation.c
     connection.execute(delete(tables.preparation).where(c.vm_id == vm_id, c.scope == after))
     moved = update(tables.preparation).where(c.vm_id == vm_id, c.scope == before)
-    connection.execute(moved.values(scope=after, change_number=number))
+    connection.execute(moved.values(scope=after, change_number=change_number))

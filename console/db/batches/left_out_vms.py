@@ -30,7 +30,7 @@ _KEY = tuple_(preparation.c.event_id, preparation.c.scope)
 def mark_left_out_vms(
     connection: Connection,
     reports: Iterable[LatestReport],
-    number: int,
+    change_number: int,
     *,
     now: float,
     grouping: Grouping,
@@ -58,7 +58,7 @@ def mark_left_out_vms(
         ):
             same = (c.event_id == key.event_id, c.scope == key.scope, c.vm_id == row.vm_id)
             marked = update(preparation).where(*same)
-            connection.execute(marked.values(left_out_at=now, change_number=number))
+            connection.execute(marked.values(left_out_at=now, change_number=change_number))
 
 
 def _heeded_vms(

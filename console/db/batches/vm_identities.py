@@ -25,7 +25,7 @@ from console.fleet.values.vm import Vm
 def accept_identities(
     connection: Connection,
     vm_ids: Sequence[str],
-    number: int,
+    change_number: int,
     *,
     now: float,
     silent_time: SilentTime = BY_HEARTBEATS,
@@ -42,13 +42,13 @@ def accept_identities(
         for vm_id in vm_ids
         if vm_id in loaded.vms and conflict_ids.get(vm_id) in (None, loaded.vms[vm_id].conflict_id)
     ]
-    return _accept(connection, loaded, wanted, number, now=now)
+    return _accept(connection, loaded, wanted, change_number, now=now)
 
 
 def apply_enrolments(
     connection: Connection,
     enrolled: Mapping[str, Mapping[str, Any]],
-    number: int,
+    change_number: int,
     *,
     now: float,
     silent_time: SilentTime = BY_HEARTBEATS,
@@ -67,15 +67,17 @@ def apply_enrolments(
     names = {vms.borne_name(vms.as_reported(vm)) for vm in loaded.vms.values()}
     load_bearers(connection, loaded, names, there)
     # One after the other: a VM may take the name that another one gives up.
-    _accept(connection, loaded, list(there), number, now=now)
+    _accept(connection, loaded, list(there), change_number, now=now)
 
 
 def replace_bound_tags(
-    connection: Connection, tags: Mapping[str, Mapping[str, str]], number: int
+    connection: Connection, tags: Mapping[str, Mapping[str, str]], change_number: int
 ) -> None:
     """Replace the tags that were given to known VMs; `tags` by vmId."""
     known = _read(connection, tags)
-    given = [replace(with_bound_tags(vm, tags[vm.vm_id]), change_number=number) for vm in known]
+    given = [
+        replace(with_bound_tags(vm, tags[vm.vm_id]), change_number=change_number) for vm in known
+    ]
     upsert(connection, tables.vm, [rows.vm_row(vm) for vm in given])
 
 
@@ -92,11 +94,16 @@ def _load_conflicts(
 
 
 def _accept(
-    connection: Connection, loaded: LoadedRows, vm_ids: Iterable[str], number: int, *, now: float
+    connection: Connection,
+    loaded: LoadedRows,
+    vm_ids: Iterable[str],
+    change_number: int,
+    *,
+    now: float,
 ) -> dict[str, Vm]:
     folding = Fold(loaded)
     accepted = {vm_id: folding.accept(vm_id, now) for vm_id in vm_ids}
-    write_changes(connection, folding.changes, number, now=now)
+    write_changes(connection, folding.changes, change_number, now=now)
     return accepted
 
 

@@ -24,25 +24,25 @@ class Continuity:
         """Whether transactions were lost, and what VMs told in them was not asked for yet."""
         return self._breaks != self._noted
 
-    def begin_write(self, number: int) -> None:
+    def begin_write(self, change_number: int) -> None:
         """Check the number that a transaction has got."""
         with self._lock:
-            if number <= self.newest:
-                self._go_back(number - 1)
+            if change_number <= self.newest:
+                self._go_back(change_number - 1)
 
-    def end_write(self, number: int) -> None:
+    def end_write(self, change_number: int) -> None:
         """Note that a transaction was committed."""
         with self._lock:
-            self.newest = max(self.newest, number)
+            self.newest = max(self.newest, change_number)
 
-    def end_read(self, number: int, *, newest_before: int) -> None:
+    def end_read(self, change_number: int, *, newest_before: int) -> None:
         """Check the newest number that was read; `newest_before`: what `newest` was when the
         transaction began.
         """
         with self._lock:
-            if number < newest_before and number < self.newest:
-                self._go_back(number)
-            self.newest = max(self.newest, number)
+            if change_number < newest_before and change_number < self.newest:
+                self._go_back(change_number)
+            self.newest = max(self.newest, change_number)
 
     def breaks(self) -> int:
         """Return how often transactions were lost, for `note`."""
@@ -54,6 +54,6 @@ class Continuity:
         with self._lock:
             self._noted = breaks
 
-    def _go_back(self, number: int) -> None:
+    def _go_back(self, change_number: int) -> None:
         self._breaks += 1
-        self.newest = number
+        self.newest = change_number

@@ -18,18 +18,18 @@ from console.db.schema import tables
 _NEXT: Final = text("UPDATE change SET number = number + 1 WHERE id = 1 RETURNING number")
 
 
-def next_number(connection: Connection) -> int:
+def next_change_number(connection: Connection) -> int:
     """Return the number of this transaction; on PostgreSQL this waits until other writers
     are done.
     """
-    number: int = connection.execute(_NEXT).scalar_one()
-    return number
+    change_number: int = connection.execute(_NEXT).scalar_one()
+    return change_number
 
 
-def newest_number(connection: Connection) -> int:
+def newest_change_number(connection: Connection) -> int:
     """Return the number of the last transaction."""
-    number: int = connection.execute(select(tables.change.c.number)).scalar_one()
-    return number
+    change_number: int = connection.execute(select(tables.change.c.number)).scalar_one()
+    return change_number
 
 
 @contextmanager
@@ -48,8 +48,8 @@ def write_to(database: Database) -> Iterator[tuple[Connection, int]]:
     `DatabaseFailedError`; then nothing was written.
     """
     try:
-        with numbered(database) as (connection, number):
-            yield connection, number
+        with numbered(database) as (connection, change_number):
+            yield connection, change_number
     except SQLAlchemyError as error:
         raise DatabaseFailedError(message_of(error)) from error
 
@@ -58,9 +58,9 @@ def write_to(database: Database) -> Iterator[tuple[Connection, int]]:
 def numbered(database: Database) -> Iterator[tuple[Connection, int]]:
     """Open a transaction that writes, as `write_to` does. Raises SQLAlchemy's errors."""
     with database.writing.begin() as connection:
-        number = next_number(connection)
-        database.continuity.begin_write(number)
-        yield connection, number
+        change_number = next_change_number(connection)
+        database.continuity.begin_write(change_number)
+        yield connection, change_number
         is_kept = connection.in_transaction()  # unless the caller has rolled it back
     if is_kept:
-        database.continuity.end_write(number)
+        database.continuity.end_write(change_number)

@@ -24,13 +24,23 @@ VM: Final = "vm"
 
 
 def upsert_assignment(
-    connection: Connection, kind: str, subject: Subject, *, to: Assignment, at: float, number: int
+    connection: Connection,
+    kind: str,
+    subject: Subject,
+    *,
+    to: Assignment,
+    at: float,
+    change_number: int,
 ) -> None:
     """Assign a person from now until the end of the assignment; an end that has passed releases the
     subject.
     """
     row = {"kind": kind, "subject": subject.id, "scope": subject.scope, "actor": to.actor}
-    upsert(connection, assignment, [{**row, "at": at, "until": to.until, "change_number": number}])
+    upsert(
+        connection,
+        assignment,
+        [{**row, "at": at, "until": to.until, "change_number": change_number}],
+    )
 
 
 def assignments_of(

@@ -68,13 +68,13 @@ def receipts_of(connection: Connection, jtis: Iterable[str]) -> list[Receipt]:
     return sorted(map(rows.receipt_of, found), key=lambda receipt: receipt.at)
 
 
-def commands_changed(connection: Connection, number: int) -> list[tuple[VmCommand, list[Receipt]]]:
+def commands_changed(connection: Connection, since: int) -> list[tuple[VmCommand, list[Receipt]]]:
     """Return the commands that a later transaction has changed or answered, each with its
     receipts.
     """
     r = tables.receipt.c
-    answered = select(r.jti).where(r.change_number > number)
-    wanted = select(command).where((command.c.change_number > number) | command.c.jti.in_(answered))
+    answered = select(r.jti).where(r.change_number > since)
+    wanted = select(command).where((command.c.change_number > since) | command.c.jti.in_(answered))
     found = _commands(connection, wanted)
     receipts = receipts_of(connection, [each.jti for each in found])
     return [(each, [one for one in receipts if one.content.jti == each.jti]) for each in found]
@@ -98,13 +98,13 @@ def waiting_commands(
     return _commands(connection, wanted.order_by(c.made_at))
 
 
-def commands_to_fetch(connection: Connection, channel: str, number: int) -> list[VmCommand]:
+def commands_to_fetch(connection: Connection, channel: str, since: int) -> list[VmCommand]:
     """Return the commands over a channel that a later transaction has changed and that are not
     given up. One that was fetched and is not answered counts too: the VM may not have received it.
     """
     c = command.c
     wanted = select(command).where(
-        c.change_number > number, c.channel == channel, c.unanswered_at.is_(None)
+        c.change_number > since, c.channel == channel, c.unanswered_at.is_(None)
     )
     return _commands(connection, wanted)
 
@@ -174,26 +174,26 @@ def site_of(connection: Connection, vm_id: str) -> str | None:
     return connection.execute(wanted).scalar_one_or_none()
 
 
-def insert_decision(connection: Connection, made: Decision, number: int) -> None:
+def insert_decision(connection: Connection, made: Decision, change_number: int) -> None:
     """Insert the row of a new decision."""
-    connection.execute(insert(decision).values(**rows.decision_row(made, number)))
+    connection.execute(insert(decision).values(**rows.decision_row(made, change_number)))
 
 
-def insert_command(connection: Connection, made: VmCommand, number: int) -> None:
+def insert_command(connection: Connection, made: VmCommand, change_number: int) -> None:
     """Insert the row of a new command."""
-    connection.execute(insert(command).values(**rows.command_row(made, number)))
+    connection.execute(insert(command).values(**rows.command_row(made, change_number)))
 
 
-def update_decision(connection: Connection, after: Decision, number: int) -> None:
+def update_decision(connection: Connection, after: Decision, change_number: int) -> None:
     """Update a decision's row. Writers take turns, so no other change is lost."""
     statement = update(decision).where(decision.c.id == after.id)
-    connection.execute(statement.values(**rows.decision_row(after, number)))
+    connection.execute(statement.values(**rows.decision_row(after, change_number)))
 
 
-def update_command(connection: Connection, after: VmCommand, number: int) -> None:
+def update_command(connection: Connection, after: VmCommand, change_number: int) -> None:
     """Update a command's row."""
     statement = update(command).where(command.c.jti == after.jti)
-    connection.execute(statement.values(**rows.command_row(after, number)))
+    connection.execute(statement.values(**rows.command_row(after, change_number)))
 
 
 def _commands(connection: Connection, wanted: Select[Any]) -> list[VmCommand]:

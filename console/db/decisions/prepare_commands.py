@@ -69,14 +69,14 @@ def last_confirmed(connection: Connection, event_ids: Iterable[str]) -> dict[Pre
     }
 
 
-def give_up(connection: Connection, key: EventKey, now: float, number: int) -> None:
+def give_up(connection: Connection, key: EventKey, now: float, change_number: int) -> None:
     """Give up the open commands to prepare for an event: none is sent or fetched any more."""
     c = command.c
     connection.execute(
         update(command)
         .where(c.event_id == key.event_id, c.scope == key.scope, c.act == PREPARE)
         .where(c.unanswered_at.is_(None))
-        .values(unanswered_at=now, change_number=number)
+        .values(unanswered_at=now, change_number=change_number)
     )
 
 

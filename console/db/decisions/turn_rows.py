@@ -90,9 +90,9 @@ def _names(connection: Connection, vm_ids: Iterable[str]) -> dict[str, str]:
     return {row.vm_id: row.name for row in found}
 
 
-def upsert_turns(connection: Connection, several: Iterable[Turn], number: int) -> None:
+def upsert_turns(connection: Connection, several: Iterable[Turn], change_number: int) -> None:
     """Write the rows of these turns."""
-    upsert(connection, turn, [_row(each, number) for each in several])
+    upsert(connection, turn, [_row(each, change_number) for each in several])
 
 
 def delete_preparations(connection: Connection, key: EventKey) -> None:
@@ -156,7 +156,7 @@ def turn_of(row: Row[Any]) -> Turn:
     )
 
 
-def _row(each: Turn, number: int) -> Values:
+def _row(each: Turn, change_number: int) -> Values:
     vms = [
         (vm.vm_id, sorted(vm.groups), vm.back_at, vm.ready_at, vm.unanswered_since)
         for vm in each.vms
@@ -179,5 +179,5 @@ def _row(each: Turn, number: int) -> Values:
         "vms": json.dumps(vms),
         "held_by": json.dumps(each.held_by),
         "behind": json.dumps(each.behind),
-        "change_number": number,
+        "change_number": change_number,
     }

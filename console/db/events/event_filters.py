@@ -63,7 +63,7 @@ class WantedEvents:
 
     q: str | None = None
     """A part of a name or of the id, a pattern such as `db-*`, `tag=role:db`, or a part of a
-    decision's reason, such as a change number.
+    decision's reason, such as the number of a change.
     """
     site: str | None = None
     type: str | None = None

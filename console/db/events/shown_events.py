@@ -45,7 +45,7 @@ def write_events(
     *,
     now: float,
     listening: Listening,
-    number: int,
+    change_number: int,
     older: Iterable[LatestReport] = (),
 ) -> None:
     """Write the rows of these events after their reports have changed. `incoming` has the reports
@@ -72,9 +72,9 @@ def write_events(
         )
         for key, report in shown.items()
     ]
-    _write_shown(connection, before, after, shown, number)
+    _write_shown(connection, before, after, shown, change_number)
     same = [each.key for each in after if each == before.get(each.key)]
-    _mark_changed(connection, [key for key in same if key in incoming_of], number)
+    _mark_changed(connection, [key for key in same if key in incoming_of], change_number)
     _add_places(connection, {key: each.content_hash for key, each in shown.items()}, incoming)
     _delete_events(connection, [key for key in keys if key not in shown])
 
@@ -106,19 +106,19 @@ def _write_shown(
     before: Mapping[EventKey, FleetEvent],
     after: Iterable[FleetEvent],
     shown: Mapping[EventKey, LatestReport],
-    number: int,
+    change_number: int,
 ) -> None:
     """Write the events that are new or have other values than before, with their names and
     places.
     """
     new = [each for each in after if each != before.get(each.key)]
-    upsert(connection, tables.event, [rows.event_row(each, number) for each in new])
+    upsert(connection, tables.event, [rows.event_row(each, change_number) for each in new])
     renamed = {
         each.key: each
         for each in new
         if each.key not in before or before[each.key].search_text != each.search_text
     }
-    _write_names(connection, renamed, shown, number)
+    _write_names(connection, renamed, shown, change_number)
     _write_places(connection, {each.key: shown[each.key] for each in new})
 
 
@@ -188,18 +188,18 @@ def _borne_names(connection: Connection, names: Iterable[tuple[str, str]]) -> se
     return {(row.place, row.name_key) for row in found}
 
 
-def _mark_changed(connection: Connection, keys: Iterable[EventKey], number: int) -> None:
+def _mark_changed(connection: Connection, keys: Iterable[EventKey], change_number: int) -> None:
     """Mark events as changed that have a new report and otherwise the same values."""
     for portion in portions(keys, PAIRS_AT_ONCE):
         same = _EVENT_KEY.in_(portion)
-        connection.execute(update(tables.event).where(same).values(change_number=number))
+        connection.execute(update(tables.event).where(same).values(change_number=change_number))
 
 
 def _write_names(
     connection: Connection,
     events: Mapping[EventKey, FleetEvent],
     shown: Mapping[EventKey, LatestReport],
-    number: int,
+    change_number: int,
 ) -> None:
     """Replace the stored resource names of events, and mark the VMs that an event no longer names
     as changed.
@@ -217,7 +217,7 @@ def _write_names(
         for dropped in portions(sorted(had - names)):
             same = (r.event_id == event.event_id, r.scope == event.scope, r.name_key.in_(dropped))
             connection.execute(delete(tables.resource).where(*same))
-            _note_dropped(connection, event, dropped, number)
+            _note_dropped(connection, event, dropped, change_number)
     insert_new(connection, tables.resource, new)
 
 
@@ -261,13 +261,13 @@ def _add_places(
 
 
 def _note_dropped(
-    connection: Connection, event: FleetEvent, names: Collection[str], number: int
+    connection: Connection, event: FleetEvent, names: Collection[str], change_number: int
 ) -> None:
     """Mark the VMs as changed that the event no longer names."""
     p = tables.event_place.c
     places = select(p.place).where(p.event_id == event.event_id, p.scope == event.scope)
     dropped = update(tables.vm).where(_VM.place.in_(places), _VM.name_key.in_(names))
-    connection.execute(dropped.values(change_number=number))
+    connection.execute(dropped.values(change_number=change_number))
 
 
 def _delete_events(connection: Connection, keys: Iterable[EventKey]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from console.db.connection.transactions import newest_number
+from console.db.connection.transactions import newest_change_number
 from console.db.decisions import turn_rows
 from console.db.snapshot import Snapshot
 from console.db.turn_facts.turn_facts import TurnSettings, read_turn_facts
@@ -25,7 +25,7 @@ database meanwhile.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    number: int
+    change_number: int
     """The newest transaction that was read."""
     at: float
     facts: TurnFacts
@@ -36,7 +36,7 @@ class _Kept:
         """
         if not 0.0 <= snapshot.now - self.at < seconds:
             return False
-        return not turn_rows.has_changed(snapshot.connection, self.number, self._awaited())
+        return not turn_rows.has_changed(snapshot.connection, self.change_number, self._awaited())
 
     def _awaited(self) -> Mapping[str, float]:
         """Return the VMs whose next message may end a turn, since its event is over, and when each
@@ -67,7 +67,7 @@ class KeptTurnFacts:
         with self._lock:  # who waits here needs the same facts
             if self._kept is None or not self._kept.is_good_in(snapshot, _KEPT_SECONDS):
                 self._kept = _Kept(
-                    number=newest_number(snapshot.connection),
+                    change_number=newest_change_number(snapshot.connection),
                     at=snapshot.now,
                     facts=read_turn_facts(snapshot, self._settings),
                 )

@@ -12,7 +12,7 @@ from console.db.bulk import portions, rows_in
 from console.db.events.event_lists import ENDED
 from console.db.schema.tables import event, report, vm
 from console.db.snapshot import Snapshot
-from console.db.vms.contact import contact_of, may_be_behind
+from console.db.vms.contact import contact_of, may_have_unread
 from console.db.vms.grouping import columns_of, keys_of
 from console.fleet.candidates import channel_of
 from console.fleet.contact import DEFAULT_INTERVAL_SECONDS, INTERVALS, Contact
@@ -62,16 +62,16 @@ def read_vm_facts(
     *,
     retaining: Collection[str] = (),
 ) -> dict[str, VmFacts]:
-    """Return the VMs that may be away: those that are late, behind or not heard, and those in
-    `wanted`. `retaining`: as in `may_be_behind`.
+    """Return the VMs that may be away: those that are late, are not heard or may have told what no
+    console has read, and those in `wanted`. `retaining`: as in `may_have_unread`.
     """
     contact = contact_of(vm, snapshot.now, snapshot.listening).label("contact")
-    behind = may_be_behind(vm, snapshot.now, snapshot.listening, retaining=retaining)
+    unread = may_have_unread(vm, snapshot.now, snapshot.listening, retaining=retaining)
     columns: list[ColumnElement[Any]] = [vm.c[name] for name in _FACTS]
-    columns += [contact, behind.label("is_behind")]
+    columns += [contact, unread.label("has_unread")]
     there: Any = select(*columns, *columns_of(grouping, vm)).where(vm.c.retired_at.is_(None))
     is_ahead = vm.c.heard_at > snapshot.now + _AHEAD_SECONDS
-    queries = [there.where(or_(contact != "heard", is_ahead, behind))]
+    queries = [there.where(or_(contact != "heard", is_ahead, unread))]
     queries += [there.where(vm.c.vm_id.in_(few)) for few in portions(wanted)]
     found = {
         row.vm_id: row for query in queries for row in snapshot.connection.execute(query).all()
@@ -174,7 +174,7 @@ def _facts(
         groups=keys_of(grouping, row[len(_FACTS) + 2 :]),
         contact=_contact("learning" if is_ahead else "heard" if is_due else row.contact),
         heard_at=row.heard_at,
-        is_behind=bool(row.is_behind),
+        may_have_unread=bool(row.has_unread),
         contact_since=row.stopped_at or row.lost_at or heard_until,
         prepares=bool(row.prepares),
         # Only heartbeats and the MQTT status say whether it prepares; records of events do not.

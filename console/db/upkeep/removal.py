@@ -22,7 +22,7 @@ def is_known(connection: Connection, vm_id: str) -> bool:
 
 
 def delete_past_reports(
-    connection: Connection, vm_id: str, number: int, *, now: float, listening: Listening
+    connection: Connection, vm_id: str, change_number: int, *, now: float, listening: Listening
 ) -> bool:
     """Remove some of a VM's reports of ended events; return whether there were any."""
     r = tables.report.c
@@ -33,12 +33,12 @@ def delete_past_reports(
     keys = [rows.key_of(row) for row in connection.execute(reported)]
     these = tuple_(r.event_id, r.scope).in_(keys)
     connection.execute(delete(tables.report).where(r.vm_id == vm_id, these))
-    write_events(connection, keys, {}, now=now, listening=listening, number=number)
+    write_events(connection, keys, {}, now=now, listening=listening, change_number=change_number)
     return bool(keys)
 
 
 def delete_vm(
-    connection: Connection, vm_id: str, number: int, *, now: float, listening: Listening
+    connection: Connection, vm_id: str, change_number: int, *, now: float, listening: Listening
 ) -> None:
     """Remove a VM's row and its reports. An event that other VMs report is then shown by them; one
     that no other VM has reported is removed.
@@ -48,7 +48,7 @@ def delete_vm(
     keys = [rows.key_of(row) for row in connection.execute(reported)]
     for table in (tables.report, tables.preparation, tables.gap, tables.stream, tables.vm):
         connection.execute(delete(table).where(table.c.vm_id == vm_id))
-    write_events(connection, keys, {}, now=now, listening=listening, number=number)
+    write_events(connection, keys, {}, now=now, listening=listening, change_number=change_number)
 
 
 def delete_some_records(connection: Connection, vm_id: str, before: float) -> int:

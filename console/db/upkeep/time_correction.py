@@ -30,14 +30,14 @@ _DECISION_TIMES: Final = ("at", "over_at", "claimed_until")
 _COMMAND_TIMES: Final = ("made_at", "sent_at", "expires_at", "unanswered_at")
 
 
-def correct_future_times(connection: Connection, *, now: float, number: int) -> int:
+def correct_future_times(connection: Connection, *, now: float, change_number: int) -> int:
     """Correct the times that lie in the future; return how many rows had any."""
-    found = _cap_vms(connection, now=now, number=number)
-    found += _cap_decisions(connection, now=now, number=number)
-    return found + _cap_turns(connection, now=now, number=number)
+    found = _cap_vms(connection, now=now, change_number=change_number)
+    found += _cap_decisions(connection, now=now, change_number=change_number)
+    return found + _cap_turns(connection, now=now, change_number=change_number)
 
 
-def _cap_vms(connection: Connection, *, now: float, number: int) -> int:
+def _cap_vms(connection: Connection, *, now: float, change_number: int) -> int:
     """Set times of VMs that lie in the future to now; return how many VMs had any.
 
     They lie in the future after the console's clock was set back. How long ago they were is not
@@ -48,12 +48,12 @@ def _cap_vms(connection: Connection, *, now: float, number: int) -> int:
     ahead = {name: c[name] > now + MAX_DIFFERENCE_SECONDS for name in _VM_TIMES}
     corrected = {name: case((ahead[name], now), else_=c[name]) for name in _VM_TIMES}
     done = connection.execute(
-        update(vm).where(or_(*ahead.values())).values(**corrected, change_number=number)
+        update(vm).where(or_(*ahead.values())).values(**corrected, change_number=change_number)
     )
     return done.rowcount
 
 
-def _cap_decisions(connection: Connection, *, now: float, number: int) -> int:
+def _cap_decisions(connection: Connection, *, now: float, change_number: int) -> int:
     """Correct times of decisions and their commands that lie in the future; return how many rows.
 
     They do after the console's clock was set back. The newest of them becomes now, and the others
@@ -65,7 +65,7 @@ def _cap_decisions(connection: Connection, *, now: float, number: int) -> int:
     is_own = c.act != PREPARE
     # A claim lasts for seconds, even on a decision that is hours old.
     claimed = d.claimed_until > now + MAX_DIFFERENCE_SECONDS
-    free = update(decision).where(claimed).values(claimed_until=None, change_number=number)
+    free = update(decision).where(claimed).values(claimed_until=None, change_number=change_number)
     found = connection.execute(free).rowcount
     newest = [
         connection.execute(select(func.max(column)).where(condition)).scalar()
@@ -79,12 +79,14 @@ def _cap_decisions(connection: Connection, *, now: float, number: int) -> int:
         begun = table.c[columns[0]] > now
         if table is command:
             begun = and_(begun, is_own)
-        done = connection.execute(update(table).where(begun).values(**moved, change_number=number))
+        done = connection.execute(
+            update(table).where(begun).values(**moved, change_number=change_number)
+        )
         found += done.rowcount
     return found
 
 
-def _cap_turns(connection: Connection, *, now: float, number: int) -> int:
+def _cap_turns(connection: Connection, *, now: float, change_number: int) -> int:
     """Correct times of open turns, and of commands to prepare, that lie in the future; return how
     many rows.
 
@@ -95,7 +97,7 @@ def _cap_turns(connection: Connection, *, now: float, number: int) -> int:
     latest = now + MAX_DIFFERENCE_SECONDS + 1.0
     known = [(each, _with_cap(each, latest)) for each in read_turns(connection)]
     ahead = [after for before, after in known if after != before]
-    upsert_turns(connection, ahead, number)
+    upsert_turns(connection, ahead, change_number)
     c = command.c
     values = {
         column.name: case((column > until, until), else_=column)
@@ -108,7 +110,9 @@ def _cap_turns(connection: Connection, *, now: float, number: int) -> int:
     }
     is_ahead = or_(c.made_at > latest, c.expires_at > latest + COMMAND_SECONDS)
     done = connection.execute(
-        update(command).where(c.act == PREPARE, is_ahead).values(**values, change_number=number)
+        update(command)
+        .where(c.act == PREPARE, is_ahead)
+        .values(**values, change_number=change_number)
     )
     return len(ahead) + done.rowcount
 

@@ -24,19 +24,25 @@ _FORGOTTEN_SECONDS: Final = 3600.0
 
 
 def write_timed_changes(
-    connection: Connection, number: int, *, now: float, silent_time: SilentTime = BY_HEARTBEATS
+    connection: Connection,
+    change_number: int,
+    *,
+    now: float,
+    silent_time: SilentTime = BY_HEARTBEATS,
 ) -> bool:
     """Write what changes because time has passed; return whether anything has."""
     listening = read_listening(connection, now, silent_time)
-    corrected = correct_future_times(connection, now=now, number=number)
-    moved = _replace_silent_reporters(connection, now=now, listening=listening, number=number)
-    retired = retire_deleted(connection, now=now, listening=listening, number=number)
-    ended = _end_forgotten(connection, now=now, listening=listening, number=number)
+    corrected = correct_future_times(connection, now=now, change_number=change_number)
+    moved = _replace_silent_reporters(
+        connection, now=now, listening=listening, change_number=change_number
+    )
+    retired = retire_deleted(connection, now=now, listening=listening, change_number=change_number)
+    ended = _end_forgotten(connection, now=now, listening=listening, change_number=change_number)
     return bool(corrected or moved or retired or ended)
 
 
 def _replace_silent_reporters(
-    connection: Connection, *, now: float, listening: Listening, number: int
+    connection: Connection, *, now: float, listening: Listening, change_number: int
 ) -> int:
     """Choose another reporter for the open events whose own has fallen silent; return how many.
 
@@ -76,11 +82,13 @@ def _replace_silent_reporters(
         .where(or_(is_reported, and_(report.c.is_own == 1, newest != event.c.shown_by)))
     )
     moved = [rows.key_of(row) for row in connection.execute(query)]
-    write_events(connection, moved, {}, now=now, listening=listening, number=number)
+    write_events(connection, moved, {}, now=now, listening=listening, change_number=change_number)
     return len(moved)
 
 
-def _end_forgotten(connection: Connection, *, now: float, listening: Listening, number: int) -> int:
+def _end_forgotten(
+    connection: Connection, *, now: float, listening: Listening, change_number: int
+) -> int:
     """End events as Unknown if an hour after their notBefore no heard VM reports them any more;
     return how many. A VM that may have sent something while no console was connected counts as
     heard.
@@ -103,7 +111,9 @@ def _end_forgotten(connection: Connection, *, now: float, listening: Listening, 
     found = connection.execute(query.where(~reported.exists())).all()
     shown = reports_by(connection, {rows.key_of(row): row.shown_by for row in found}, {})
     ended = [forgotten(each, now) for each in shown.values()]
-    upsert(connection, report, [rows.report_row(each, number) for each in ended])
+    upsert(connection, report, [rows.report_row(each, change_number) for each in ended])
     incoming = {ReporterKey(each.event_id, each.vm_id): each for each in ended}
-    write_events(connection, list(shown), incoming, now=now, listening=listening, number=number)
+    write_events(
+        connection, list(shown), incoming, now=now, listening=listening, change_number=change_number
+    )
     return len(shown)

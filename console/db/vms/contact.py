@@ -61,7 +61,7 @@ def contact_of(vm: Any, now: float, listening: Listening) -> ColumnElement[str]:
     )
 
 
-def may_be_behind(
+def may_have_unread(
     vm: Any, now: float, listening: Listening, *, retaining: Collection[str]
 ) -> ColumnElement[bool]:
     """Return the SQL for whether a VM may have told something that no console knows, or will: it

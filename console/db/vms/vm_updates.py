@@ -23,7 +23,7 @@ _DELETING: Final = tuple(word for word, impact in IMPACT_OF.items() if impact ==
 _DAY_SECONDS: Final = 86_400.0
 
 
-def write_polls(connection: Connection, polls: Mapping[str, float], number: int) -> set[str]:
+def write_polls(connection: Connection, polls: Mapping[str, float], change_number: int) -> set[str]:
     """Write when VMs last polled the HTTPS channel, in seconds since 1970; return those that are
     known. The first poll after a pause counts as a change of the VM.
     """
@@ -33,7 +33,11 @@ def write_polls(connection: Connection, polls: Mapping[str, float], number: int)
     for vm_id, row in found.items():
         is_back = row.pulled_at is None or polls[vm_id] - row.pulled_at >= PULL_SECONDS
         changed.append(
-            {"key": vm_id, "at": polls[vm_id], "new": number if is_back else row.change_number}
+            {
+                "key": vm_id,
+                "at": polls[vm_id],
+                "new": change_number if is_back else row.change_number,
+            }
         )
     if changed:
         statement = (
@@ -50,7 +54,7 @@ def retire_deleted(
     *,
     now: float,
     listening: Listening,
-    number: int,
+    change_number: int,
     keys: Collection[EventKey] | None = None,
 ) -> int:
     """Retire the VMs that were deleted; return how many.
@@ -89,12 +93,14 @@ def retire_deleted(
         if is_own_word and from_json(row.shown)["event"]["event_status"] == "Completed":
             by = f"event {row.event_id}"
             at = float(row.shown_at)
-            retired += len(retire_rows(connection, [row.vm_id], by=by, at=at, number=number))
+            retired += len(
+                retire_rows(connection, [row.vm_id], by=by, at=at, change_number=change_number)
+            )
     return retired
 
 
 def retire_rows(
-    connection: Connection, vm_ids: Sequence[str], *, by: str, at: float, number: int
+    connection: Connection, vm_ids: Sequence[str], *, by: str, at: float, change_number: int
 ) -> list[str]:
     """Mark VMs as retired; return those that are known and were not retired before, in
     their order.
@@ -106,6 +112,6 @@ def retire_rows(
     connection.execute(
         update(vm)
         .where(vm.c.vm_id.in_(there))
-        .values(retired_at=at, retired_by=by, change_number=number)
+        .values(retired_at=at, retired_by=by, change_number=change_number)
     )
     return [each for each in vm_ids if each in there]

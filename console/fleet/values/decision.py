@@ -4,10 +4,14 @@ who works on it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from console.fleet.values.keys import EventKey
 from console.records.incoming import ReceiptContent
+
+LEASE_SECONDS: Final = 5.0
+"""For how long other consoles leave the sending of a command to the one that has claimed it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +66,22 @@ class Decision:
     def actors(self) -> str:
         """The names of the persons who decided."""
         return self.actor if self.second_actor is None else f"{self.actor}, {self.second_actor}"
+
+    def with_claim(self, run_id: str, now: float) -> Decision:
+        """Return the decision as claimed by a run of a console, which sends its command now."""
+        return replace(self, claimed_by=run_id, claimed_until=now + LEASE_SECONDS)
+
+    def with_outcome(self, outcome: str, reason: str | None, at: float) -> Decision:
+        """Return the decision with its end."""
+        return replace(
+            self,
+            state="over",
+            outcome=outcome,
+            outcome_reason=reason,
+            over_at=at,
+            claimed_by=None,
+            claimed_until=None,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

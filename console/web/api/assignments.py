@@ -99,5 +99,7 @@ def _assign(
         raise refuse(403, "this needs the role approver or admin")
     now = snapshots.clock()
     to = Assignment(actor=person.name, until=now + 60 * minutes)
-    with write_to(snapshots.database) as (connection, number):
-        assignments.upsert_assignment(connection, kind, subject, to=to, at=now, number=number)
+    with write_to(snapshots.database) as (connection, change_number):
+        assignments.upsert_assignment(
+            connection, kind, subject, to=to, at=now, change_number=change_number
+        )

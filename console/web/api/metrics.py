@@ -76,7 +76,7 @@ class ConsoleMetrics(Collector):
         yield CounterMetricFamily(
             "seb_console_polls_refused",
             "Requests for commands whose token was not that VM's.",
-            self._state.bridges.held_polls.refused,
+            self._state.bridges.held_polls.refused_polls,
         )
         yield from self._sources()
         yield from self._intake()

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from console.access.identity import Identity
-from console.db.connection.transactions import newest_number
+from console.db.connection.transactions import newest_change_number
 from console.db.decisions import decision_rows
 from console.db.events.changed_events import changed_event_ids
 from console.db.events.named_vms import named_vm_ids
@@ -70,14 +70,14 @@ class ChangeMessages:
 
     def __init__(self, snapshots: Snapshots) -> None:
         self._snapshots = snapshots
-        self._number: int | None = None
+        self._change_number: int | None = None
         self._then = 0.0
         self._listening = Listening()
 
     def skip(self) -> None:
         """Leave out what has changed so far: no page is open. Raises `DatabaseFailedError`."""
         with self._snapshots.open() as snapshot:
-            self._number = newest_number(snapshot.connection)
+            self._change_number = newest_change_number(snapshot.connection)
             self._then = snapshot.now
             self._listening = snapshot.listening
 
@@ -87,17 +87,18 @@ class ChangeMessages:
         """
         found: list[StreamMessage] | None = []
         with self._snapshots.open() as snapshot:
-            number = newest_number(snapshot.connection)
-            since = self._number
+            change_number = newest_change_number(snapshot.connection)
+            since = self._change_number
             vms = [] if since is None else snapshot.vms.changed_vms(since)
             has_passed = abs(snapshot.now - self._then) >= _TIME_SECONDS
             if since is not None and has_passed:
                 vms += snapshot.vms.vms_changed_by_time(self._then, self._listening)
-            if since is not None and number < since:  # restored: it is not known what has changed
+            # The database was restored: it is not known what has changed.
+            if since is not None and change_number < since:
                 found = None
-            elif since is not None and (number != since or vms):
+            elif since is not None and (change_number != since or vms):
                 found = self._since(snapshot, since, {each.vm.vm_id: each for each in vms})
-        self._number = number
+        self._change_number = change_number
         if has_passed:
             self._then = snapshot.now
             self._listening = snapshot.listening

@@ -56,7 +56,7 @@ class HeldPolls:
         self._offers: dict[str, _Offer] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self.closed = False
-        self.refused = 0
+        self.refused_polls = 0
         """How many requests had another token than that VM's."""
         self.most = 10_000
         """How many polls may be held: one for each VM that a console supports, or fewer if the

@@ -61,5 +61,5 @@ class PollTimes:
             await self.write(now())
 
     def _write(self, polls: dict[str, float]) -> set[str]:
-        with write_to(self._database) as (connection, number):
-            return write_polls(connection, polls, number)
+        with write_to(self._database) as (connection, change_number):
+            return write_polls(connection, polls, change_number)

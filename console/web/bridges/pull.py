@@ -88,7 +88,7 @@ class CommandPolls:
                 return None
             if woken is WakeReason.REPLACED:
                 return Response(status_code=204)
-        held.refused += 1
+        held.refused_polls += 1
         return not_its_token()
 
     async def _tokens(self, vm_id: str) -> Response | None:

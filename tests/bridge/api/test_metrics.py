@@ -10,7 +10,7 @@ from support.documents.documents import NOW, body, entry, started
 from support.page.monitored_bridge import MonitoredBridge
 
 from bridge.api.metric_definitions import DEFINITIONS
-from bridge.approval.receipts import receipt
+from bridge.approval.approval_values import receipt
 from bridge.events import bridge_records
 from bridge.imds.client import ImdsError
 from bridge.store.approvals import Approval
@@ -161,7 +161,7 @@ def test_approvals_are_counted_by_their_receipts(stage: MonitoredBridge) -> None
 
 def test_refused_commands_are_counted_by_reason(stage: MonitoredBridge) -> None:
     """Every reason of a refused command has its series from the start."""
-    stage.parts.approvals.refused["expired"] += 3
+    stage.parts.approvals.refusals_by_reason["expired"] += 3
     found = dict(re.findall(r'seb_commands_refused_total{reason="(\w+)"} (\S+)', text(stage)))
     assert found == {reason: "3.0" if reason == "expired" else "0.0" for reason in REFUSALS}
 

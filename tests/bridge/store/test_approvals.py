@@ -9,7 +9,7 @@ import pytest
 from support.imds.poller_bench import records_of
 from support.store_helpers import AN_APPROVAL, NOW, observer, opened
 
-from bridge.approval.receipts import receipt
+from bridge.approval.approval_values import receipt
 from bridge.store.approvals import (
     KEEP,
     KEEP_TIME,

@@ -17,7 +17,7 @@ from console.audit import audit_log
 from console.audit.chain import START, Head, as_json, head_of, sealed, verify
 from console.db.audit import AuditRow, WantedRows
 from console.db.connection.opening import Database
-from console.db.connection.transactions import next_number, read_from
+from console.db.connection.transactions import next_change_number, read_from
 from wire.strictjson import canonical_json
 
 AT = 1_800_000_000.25
@@ -28,7 +28,7 @@ def appended(database: Database, *actions: str) -> list[AuditRow]:
     rows = []
     for action in actions:
         with database.writing.begin() as connection:
-            next_number(connection)
+            next_change_number(connection)
             rows.append(
                 audit_log.append(
                     connection, at=AT, actor="ada", action=action, event_id="E", not_before="soon"
@@ -66,7 +66,7 @@ def test_rows_are_sorted_by_what_they_say(database: Database) -> None:
     """
     for reason in ("b", None, 'a","reason":"c', "c"):
         with database.writing.begin() as connection:
-            next_number(connection)
+            next_change_number(connection)
             audit_log.append(connection, at=AT, actor="ada", action="approve", reason=reason)
     for sort, numbers in (
         ("reason", [2, 3, 1, 4]),
@@ -116,7 +116,7 @@ def test_rows_come_back_as_they_were_added(database: Database) -> None:
 def test_a_transaction_that_is_given_up_leaves_no_row(database: Database) -> None:
     """A transaction that is rolled back leaves no row in the audit."""
     with database.writing.connect() as connection, connection.begin() as transaction:
-        next_number(connection)
+        next_change_number(connection)
         audit_log.append(connection, at=AT, actor="ada", action="approve")
         transaction.rollback()
     assert audit_log.read_rows(database.reading) == []
@@ -150,7 +150,7 @@ def test_any_text_can_be_audited(database: Database) -> None:
     accept.
     """
     with database.writing.begin() as connection:
-        next_number(connection)
+        next_change_number(connection)
         audit_log.append(connection, at=AT, actor="a\0\ud800", action="x", event_id="漢" * 5000)
     (row,) = audit_log.read_rows(database.reading)
     assert row.actor == "a\N{REPLACEMENT CHARACTER}?"

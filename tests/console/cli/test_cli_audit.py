@@ -14,7 +14,7 @@ from support.console.stage import ConsoleStage
 
 from console.audit import audit_log
 from console.audit.chain import Head
-from console.db.connection.transactions import next_number
+from console.db.connection.transactions import next_change_number
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def stage(tmp_path: Path) -> Iterator[ConsoleStage]:
     with ConsoleStage(tmp_path) as made:
         for actor in ("mia", "ann\x1b[31m", "mia"):
             with made.console.database.writing.begin() as connection:
-                next_number(connection)
+                next_change_number(connection)
                 audit_log.append(
                     connection,
                     at=made.now.timestamp(),
@@ -105,7 +105,7 @@ def test_rows_that_are_deleted_from_the_end_stay_missing(stage: ConsoleStage) ->
     with stage.console.database.writing.begin() as connection:
         connection.execute(text("DROP TRIGGER audit_stays_delete"))
         connection.execute(text("DELETE FROM audit WHERE number > 1"))
-        next_number(connection)
+        next_change_number(connection)
         at = stage.now.timestamp()
         row = audit_log.append(connection, at=at, actor="mia", action="leave", event_id="E")
     assert row.number == 4

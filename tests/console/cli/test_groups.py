@@ -13,7 +13,7 @@ from console.cli import command
 from console.config.load import load
 from console.db.batches.batch_transaction import write_batch
 from console.db.connection.opening import Database, database_url
-from console.db.connection.transactions import next_number
+from console.db.connection.transactions import next_change_number
 from console.db.turn_facts.vm_facts import member_of
 from console.fleet.values.vm import Vm
 from console.records.parse import parse_record
@@ -67,8 +67,8 @@ def test_replay_says_what_would_have_been(tmp_path: Path) -> None:
         )
     ]
     with database.writing.begin() as connection:
-        number = next_number(connection)
-        write_batch(connection, batch, number, now=now.timestamp())
+        change_number = next_change_number(connection)
+        write_batch(connection, batch, change_number, now=now.timestamp())
     database.close()
     done = CliRunner().invoke(command, ["groups", "replay"], env=variables)
     assert done.exit_code == 0, done.output

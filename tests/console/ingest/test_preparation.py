@@ -12,7 +12,7 @@ from support.console.records import FakeVm
 
 from console.db.batches.batch_transaction import write_batch
 from console.db.connection.opening import Database
-from console.db.connection.transactions import next_number
+from console.db.connection.transactions import next_change_number
 from console.db.events.past_records import records_of_event
 from console.db.schema import tables
 from console.db.snapshot import Snapshots
@@ -43,8 +43,8 @@ def read(record: Record) -> IncomingRecord:
 def stored(database: Database, *batch: IncomingMessage) -> list[tuple[str, str]]:
     """Commit a batch; return fingerprint and state of every preparation after that."""
     with database.writing.begin() as connection:
-        number = next_number(connection)
-        write_batch(connection, batch, number, now=NOW.timestamp())
+        change_number = next_change_number(connection)
+        write_batch(connection, batch, change_number, now=NOW.timestamp())
         p = tables.preparation.c
         found = connection.execute(select(p.fingerprint, p.state).order_by(p.vm_id))
         return [(row.fingerprint, row.state) for row in found]

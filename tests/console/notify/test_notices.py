@@ -27,7 +27,7 @@ from console.db import notices as store
 from console.db.batches.batch_transaction import write_batch
 from console.db.connection.errors import DatabaseFailedError
 from console.db.connection.opening import Database, database_url
-from console.db.connection.transactions import next_number, write_to
+from console.db.connection.transactions import next_change_number, write_to
 from console.db.notices import MAX_AWAY, MAX_OF_ONE, Incident
 from console.db.schema.decision_tables import notice as notice_table
 from console.db.schema.decision_tables import notice_cursor
@@ -137,8 +137,8 @@ class NoticedFleet:
 
     def take(self, *items: IncomingMessage) -> None:
         """Commit what came in."""
-        with write_to(self.database) as (connection, number):
-            write_batch(connection, items, number, now=self.now)
+        with write_to(self.database) as (connection, change_number):
+            write_batch(connection, items, change_number, now=self.now)
 
     def say(self, *records: Record) -> None:
         """Commit records, each received now."""
@@ -697,7 +697,7 @@ def notice(**given: Any) -> Notice:
 def tell(database: Database, *found: Notice) -> int:
     """Store notices; return how many were new."""
     with database.writing.begin() as connection:
-        next_number(connection)
+        next_change_number(connection)
         return store.insert_notices(connection, found, base="http://c", site="console", now=NOW)
 
 

@@ -11,7 +11,7 @@ from support.sinks.scripted_sink import PATIENCE, Script, ScriptedSink
 
 from console.db import notices as store
 from console.db.connection.opening import Database
-from console.db.connection.transactions import next_number
+from console.db.connection.transactions import next_change_number
 from console.db.snapshot import Snapshots
 from console.notify.notice import Notice, NoticeKind
 from console.notify.notice_worker import NoticeWorker
@@ -53,7 +53,7 @@ class NoticeBench:
         """Store a notice, and wake the worker."""
         found = Notice(kind=kind, subject="vm-1", key=(), at=NOW, title="t", text="t", path="/")
         with self.database.writing.begin() as connection:
-            next_number(connection)
+            next_change_number(connection)
             store.insert_notices(connection, [found], base="http://c", site="console", now=NOW)
         self.worker.wake()
 

@@ -118,8 +118,8 @@ def test_a_tag_of_an_admin_counts_in_any_case(database: Database, name: str) -> 
     """
     cluster = TurnCluster(database, match={"tag:cluster": ["etcd"]})
     bound = {vm.vm_id: {"cluster": "etcd"} for vm in cluster.vms}
-    with write_to(database) as (connection, number):
-        vm_identities.replace_bound_tags(connection, bound, number)
+    with write_to(database) as (connection, change_number):
+        vm_identities.replace_bound_tags(connection, bound, change_number)
     cluster.vms[0].tags = {name: "other", "team": "a"}
     cluster.wait(1)
     cluster.announce(0)

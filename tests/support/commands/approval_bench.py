@@ -290,7 +290,7 @@ class ApprovalBench:
 
     def refused(self) -> dict[str, int]:
         """How many commands were refused, by reason."""
-        return dict(self.approvals.refused)
+        return dict(self.approvals.refusals_by_reason)
 
     def entries(self) -> Sequence[Approval]:
         """What the store of approvals has unfinished."""

@@ -61,16 +61,20 @@ class Intake:
 
     def hear(self, *items: IncomingMessage) -> None:
         """Commit what came in of VMs, each received now."""
-        with write_to(self.database) as (connection, number):
-            batch_transaction.write_batch(connection, items, number, now=self.now.timestamp())
+        with write_to(self.database) as (connection, change_number):
+            batch_transaction.write_batch(
+                connection, items, change_number, now=self.now.timestamp()
+            )
 
     def hear_as_written(self, *items: IncomingMessage) -> None:
         """As `hear`, by a console up to version 0.2.0, to which an event's id in another case was
         another one.
         """
-        with write_to(self.database) as (connection, number):
+        with write_to(self.database) as (connection, change_number):
             changes = fold(load(connection, items), items)
-            batch_transaction.write_changes(connection, changes, number, now=self.now.timestamp())
+            batch_transaction.write_changes(
+                connection, changes, change_number, now=self.now.timestamp()
+            )
 
     def event(self, event_id: str = "E", scope: str | None = None) -> KnownEvent:
         """An event as it is now."""
@@ -91,5 +95,5 @@ class Intake:
         self.now += timedelta(seconds=seconds)
         if self._since != _ALWAYS:
             self._listen()
-        with write_to(self.database) as (connection, number):
-            write_timed_changes(connection, number, now=self.now.timestamp())
+        with write_to(self.database) as (connection, change_number):
+            write_timed_changes(connection, change_number, now=self.now.timestamp())

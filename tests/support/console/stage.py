@@ -26,8 +26,8 @@ from console.db.sources.listening import ListeningInterval, write_listening
 from console.ingest.delivery import Delivery
 from console.records.incoming import IncomingMessage
 from console.records.parse import parse_record, parse_status
-from console.service.connections import ConnectionLimits, protocol
 from console.service.console import Console
+from console.service.uvicorn_protocol import ConnectionLimits, protocol
 from console.web.app import application
 from wire.moment import rfc3339
 from wire.record import Record
@@ -182,11 +182,11 @@ class ConsoleStage:
     def settle(self) -> None:
         """Wait until the open pages have been told what was committed."""
         feed = self.console.feed
-        before = feed.checks
+        before = feed.reads
 
         def looked() -> bool:
             feed.wake()
-            return feed.checks >= before + 2  # the first may have begun before
+            return feed.reads >= before + 2  # the first may have begun before
 
         eventually(looked, what="the change feed")
 

@@ -20,7 +20,7 @@ from console.audit.limiter import AuditLimiter
 from console.config.groups import GroupSettings
 from console.db.batches.batch_transaction import write_batch
 from console.db.connection.opening import Database
-from console.db.connection.transactions import next_number, write_to
+from console.db.connection.transactions import next_change_number, write_to
 from console.db.decisions import decision_rows as rows
 from console.db.decisions import prepare_commands
 from console.db.snapshot import Snapshots
@@ -123,9 +123,9 @@ class TurnCluster:
 
     def settle(self) -> None:
         """Let the writer write what has changed because time has passed."""
-        with write_to(self.database) as (connection, number):
+        with write_to(self.database) as (connection, change_number):
             now = self.now.timestamp()
-            write_timed_changes(connection, number, now=now, silent_time=self.silent_time)
+            write_timed_changes(connection, change_number, now=now, silent_time=self.silent_time)
 
     def set_back(self) -> None:
         """Set the console's clock back by an hour, and let the writer correct the times."""
@@ -189,12 +189,12 @@ class TurnCluster:
     def store(self, batch: list[Any]) -> None:
         """Commit what a source hands in."""
         with self.database.writing.begin() as connection:
-            number = next_number(connection)
+            change_number = next_change_number(connection)
             now = self.now.timestamp()
             write_batch(
                 connection,
                 batch,
-                number,
+                change_number,
                 now=now,
                 silent_time=self.silent_time,
                 grouping=self.settings.grouping,
@@ -260,17 +260,19 @@ class TurnCluster:
         sent = []
         names = {vm.vm_id: vm.name for vm in self.vms}
         for _ in range(steps):
-            with write_to(self.database) as (connection, number):
+            with write_to(self.database) as (connection, change_number):
                 snapshot = self.snapshots.of(connection)
                 requests = RequestTransaction(
                     snapshot,
-                    number,
+                    change_number,
                     run_id="one",
                     policy=DecisionPolicy(can_sign=True, four_eyes=self.settings.four_eyes),
                     audit_limiter=AuditLimiter(),
                 )
                 facts = self.facts.facts_for_step(snapshot)
-                written = turn_steps.write_turn_steps(snapshot, number, facts, requests, {"broker"})
+                written = turn_steps.write_turn_steps(
+                    snapshot, change_number, facts, requests, {"broker"}
+                )
             sent += [f"{one.command.act} {names[one.command.vm_id]}" for one in written.outgoing]
             if not written.has_changed:
                 break
@@ -298,8 +300,10 @@ class TurnCluster:
         with self.snapshots.open() as snapshot:
             found = rows.read_all_open(snapshot.connection)
         for each in found:
-            with write_to(self.database) as (connection, number):
-                taken = write_decision_step(self.snapshots.of(connection), each.id, around, number)
+            with write_to(self.database) as (connection, change_number):
+                taken = write_decision_step(
+                    self.snapshots.of(connection), each.id, around, change_number
+                )
             if taken.outgoing is not None:
                 sent.append(f"{taken.outgoing.command.act} {names[taken.outgoing.command.vm_id]}")
         self.deliver()
@@ -307,13 +311,13 @@ class TurnCluster:
 
     def deliver(self) -> None:
         """Have the broker accept every command of a decision."""
-        with write_to(self.database) as (connection, number):
+        with write_to(self.database) as (connection, change_number):
             found = [
                 (command, None, self.now.timestamp())
                 for decision in rows.read_all_open(connection)
                 for command in rows.read_commands(connection, decision.id)
             ]
-            mark_sent(self.snapshots.of(connection), found, number)
+            mark_sent(self.snapshots.of(connection), found, change_number)
 
     def approved(self, *said: str, actor: str = "group:db", **more: Any) -> str:
         """Let the first VM prepare, ask it to approve its event, and have it answer; return the jti

@@ -28,7 +28,7 @@ from console.config.groups import GroupSettings
 from console.config.settings import ConsoleSettings
 from console.db.batches.batch_transaction import write_batch
 from console.db.connection.opening import Database, database_url
-from console.db.connection.transactions import next_number, write_to
+from console.db.connection.transactions import next_change_number, write_to
 from console.db.decisions import decision_rows, turn_rows
 from console.db.snapshot import Snapshots
 from console.db.turn_facts.kept_turn_facts import KeptTurnFacts
@@ -140,8 +140,8 @@ class Consoles:
         now = self._simulation.now
         parsed = [self._parsed(vm, kind, payload) for vm, kind, payload in batch]
         with self._database.writing.begin() as connection:
-            number = next_number(connection)
-            write_batch(connection, parsed, number, now=now, grouping=self._grouping)
+            change_number = next_change_number(connection)
+            write_batch(connection, parsed, change_number, now=now, grouping=self._grouping)
 
     def _parsed(self, vm: WorldVm, kind: Kind, payload: bytes) -> Any:
         source = "web" if vm.line.is_pull else "broker"
@@ -167,8 +167,8 @@ class Consoles:
     def _step_of(self, console: WorldConsole) -> None:
         if self._simulation.random.random() < 0.2:
             now = self._simulation.now + console.skew
-            with write_to(self._database) as (connection, number):
-                write_timed_changes(connection, number, now=now, silent_time=BY_HEARTBEATS)
+            with write_to(self._database) as (connection, change_number):
+                write_timed_changes(connection, change_number, now=now, silent_time=BY_HEARTBEATS)
         for _ in range(4):
             if not self._take_turn_steps(console):
                 break
@@ -176,17 +176,19 @@ class Consoles:
 
     def _take_turn_steps(self, console: WorldConsole) -> bool:
         """Take the steps of turns that are due; return whether there may be more."""
-        with write_to(self._database) as (connection, number):
+        with write_to(self._database) as (connection, change_number):
             snapshot = console.snapshots.of(connection)
             requests = RequestTransaction(
                 snapshot,
-                number,
+                change_number,
                 run_id=console.run_id,
                 policy=DecisionPolicy(can_sign=True),
                 audit_limiter=AuditLimiter(),
             )
             facts = console.facts.facts_for_step(snapshot)
-            written = turn_steps.write_turn_steps(snapshot, number, facts, requests, {"broker"})
+            written = turn_steps.write_turn_steps(
+                snapshot, change_number, facts, requests, {"broker"}
+            )
         dies = self._simulation.chance(0.03)
         for outgoing in sorted(written.outgoing, key=_order):
             self.send(outgoing, is_lost=dies)
@@ -199,9 +201,9 @@ class Consoles:
         with console.snapshots.open() as snapshot:
             found = decision_rows.read_all_open(snapshot.connection)
         for each in sorted(found, key=lambda decision: (decision.event_id, decision.at)):
-            with write_to(self._database) as (connection, number):
+            with write_to(self._database) as (connection, change_number):
                 snapshot = console.snapshots.of(connection)
-                taken = write_decision_step(snapshot, each.id, context, number)
+                taken = write_decision_step(snapshot, each.id, context, change_number)
             if taken.outgoing is not None:
                 self.send(taken.outgoing)
 
@@ -226,8 +228,8 @@ class Consoles:
 
     def _mark_sent(self, commands: Iterable[VmCommand]) -> None:
         answers = [(command, None, self._simulation.now) for command in commands]
-        with write_to(self._database) as (connection, number):
-            mark_sent(self.each[0].snapshots.of(connection), answers, number)
+        with write_to(self._database) as (connection, change_number):
+            mark_sent(self.each[0].snapshots.of(connection), answers, change_number)
 
     def give_commands(self, vm: WorldVm) -> None:
         """Give a VM that polls over HTTPS its commands; they are under way for a moment."""

@@ -28,9 +28,9 @@ def test_a_number_that_was_rolled_back_is_used_again(database: Database) -> None
     with write_to(database) as (_, first):
         pass
     for _ in range(2):
-        with write_to(database) as (connection, number):
+        with write_to(database) as (connection, change_number):
             connection.rollback()
-        assert number == first + 1
+        assert change_number == first + 1
     assert not database.continuity.has_break
 
 

@@ -6,7 +6,7 @@ from support.console.records import FakeVm
 from support.console.writer_bench import AT, WriterBench, open_snapshot, received
 
 from console.db.connection.opening import Database
-from console.db.connection.transactions import newest_number
+from console.db.connection.transactions import newest_change_number
 from console.db.events.changed_events import changed_event_ids
 
 
@@ -21,7 +21,7 @@ def test_what_changed_since_a_number_is_found(
         received(one.event("E", resources=["one"])), received(two.event("E", resources=["one"]))
     )
     with open_snapshot(database) as snapshot:
-        before = newest_number(snapshot.connection)
+        before = newest_change_number(snapshot.connection)
     writer_bench.take(received(one.heartbeat(), at=AT + 1), received(two.heartbeat(), at=AT + 1))
     with open_snapshot(database) as snapshot:
         assert changed_event_ids(snapshot.connection, before) == []

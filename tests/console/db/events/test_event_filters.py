@@ -163,7 +163,7 @@ def test_what_is_not_known_comes_last_in_both_directions(
         intake.take(vm.receipt(event_id, "confirmed", jti=f"jti-{event_id}", actor=actor, now=NOW))
     intake.take(vm.receipt("E-4", "rejected", actor="anna", now=NOW))
     intake.take(vm.event("E-3", transition="started", now=NOW))
-    with write_to(intake.database) as (connection, number):
+    with write_to(intake.database) as (connection, change_number):
         decision = Decision(
             id="decision-1",
             event_id="E-6",
@@ -175,7 +175,7 @@ def test_what_is_not_known_comes_last_in_both_directions(
             reason="",
             at=NOW.timestamp(),
         )
-        insert_decision(connection, decision, number)
+        insert_decision(connection, decision, change_number)
 
     def order(sort: str, *, descending: bool) -> list[str]:
         with intake.snapshots.open() as snapshot:

@@ -34,7 +34,7 @@ def _shown(intake: Intake, kept: KeptTurnFacts) -> TurnFacts:
 
 
 def _in_step(intake: Intake, kept: KeptTurnFacts) -> TurnFacts:
-    with write_to(intake.database) as (connection, _number):
+    with write_to(intake.database) as (connection, _change_number):
         return kept.facts_for_step(intake.snapshots.of(connection))
 
 

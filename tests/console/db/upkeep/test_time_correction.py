@@ -53,16 +53,16 @@ def test_a_decision_goes_on_though_the_clock_was_set_back(database: Database) ->
         expires_at=at + 30,
         **fields,
     )
-    with write_to(database) as (connection, number):
+    with write_to(database) as (connection, change_number):
         for each in (first, second, of_two):
-            decision_rows.insert_decision(connection, each, number)
-        decision_rows.insert_command(connection, asked, number)
+            decision_rows.insert_decision(connection, each, change_number)
+        decision_rows.insert_command(connection, asked, change_number)
     intake.now -= timedelta(hours=1)
     intake.let_pass(0)
     intake.let_pass(10)
     third = Decision(id="3", kind="leave", state="over", actor="bob", at=at - 3590, **fields)
-    with write_to(database) as (connection, number):
-        decision_rows.insert_decision(connection, third, number)
+    with write_to(database) as (connection, change_number):
+        decision_rows.insert_decision(connection, third, change_number)
         found = decision_rows.decisions_on(connection, EventKey("E", "s"))
         (command,) = decision_rows.read_commands(connection, "2")
         claimed = decision_rows.read_open(connection, EventKey("F", "s"))

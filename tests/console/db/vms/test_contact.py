@@ -16,7 +16,7 @@ from console.db import rows
 from console.db.bulk import upsert
 from console.db.connection.opening import Database
 from console.db.schema import tables
-from console.db.vms.contact import contact_of, may_be_behind
+from console.db.vms.contact import contact_of, may_have_unread
 from console.fleet.contact import BY_HEARTBEATS, Contact, Interval, Listening, SilentTime
 from console.fleet.values.stream import SequenceGap
 from console.fleet.values.vm import HeardVm, Vm
@@ -155,12 +155,12 @@ def test_a_clock_that_goes_back_silences_no_vm(database: Database) -> None:
     assert judged(database, VM, START - 3600, LISTENING) == "heard"
 
 
-def is_behind(database: Database, vm: Vm, now: float, listening: Listening) -> bool:
+def has_unread(database: Database, vm: Vm, now: float, listening: Listening) -> bool:
     """Return whether a VM may have told something that is not known, as the database finds it."""
     with database.writing.begin() as connection:
         upsert(connection, tables.vm, [rows.vm_row(vm)])
-        behind = may_be_behind(tables.vm, now, listening, retaining={"mqtt"})
-        return bool(connection.execute(select(behind)).scalar_one())
+        unread = may_have_unread(tables.vm, now, listening, retaining={"mqtt"})
+        return bool(connection.execute(select(unread)).scalar_one())
 
 
 AGAIN = replace(LISTENING, unbroken_since=START - 60)
@@ -179,7 +179,7 @@ AGAIN = replace(LISTENING, unbroken_since=START - 60)
         ("mqtt", -61, None, True),
     ],
 )
-def test_a_vm_is_behind_until_it_is_heard_again(
+def test_a_vm_may_have_told_what_is_unread_until_it_is_heard_again(
     database: Database, source: str, heard: float, read: float | None, expected: bool
 ) -> None:
     """After a time in which nothing could be stored, or its source was away, a VM may have told
@@ -188,20 +188,20 @@ def test_a_vm_is_behind_until_it_is_heard_again(
     """
     state_at = None if read is None else START + read
     vm = replace(VM, heard_source=source, heard_at=START + heard, state_at=state_at)
-    assert is_behind(database, vm, START, AGAIN) == expected
+    assert has_unread(database, vm, START, AGAIN) == expected
     source_again = replace(LISTENING, again_since={source: START - 60})
-    assert is_behind(database, vm, START, source_again) == expected
-    assert not is_behind(database, vm, START, replace(LISTENING, again_since={"another": START}))
+    assert has_unread(database, vm, START, source_again) == expected
+    assert not has_unread(database, vm, START, replace(LISTENING, again_since={"another": START}))
 
 
 def test_a_state_document_that_never_comes_holds_up_nobody_for_long(database: Database) -> None:
     """A broker may have lost it: after two minutes, to be heard is enough."""
     vm = replace(VM, heard_at=START, state_at=START - 70)
-    assert is_behind(database, vm, START + 59, AGAIN)
-    assert not is_behind(database, vm, START + 61, AGAIN)
+    assert has_unread(database, vm, START + 59, AGAIN)
+    assert not has_unread(database, vm, START + 61, AGAIN)
 
 
-def test_a_vm_of_which_records_are_missing_is_behind_until_its_state_is_read(
+def test_a_vm_of_which_records_are_missing_has_unread_ones_until_its_state_is_read(
     database: Database,
 ) -> None:
     """What it told in a missing record is in its state document; one of before does not say it."""
@@ -209,9 +209,9 @@ def test_a_vm_of_which_records_are_missing_is_behind_until_its_state_is_read(
     gap = SequenceGap(vm_id="id", stream="s", first=4, last=6, found_at=START - 5, seconds=1)
     with database.writing.begin() as connection:
         upsert(connection, tables.gap, [rows.gap_row(gap)])
-    assert is_behind(database, vm, START, LISTENING)
-    assert not is_behind(database, replace(vm, state_at=START - 4), START, LISTENING)
-    assert not is_behind(database, replace(vm, stream="later"), START, LISTENING)
+    assert has_unread(database, vm, START, LISTENING)
+    assert not has_unread(database, replace(vm, state_at=START - 4), START, LISTENING)
+    assert not has_unread(database, replace(vm, stream="later"), START, LISTENING)
 
 
 def test_a_vm_that_sends_by_itself_has_some_seconds_to_try_again(database: Database) -> None:
@@ -219,13 +219,13 @@ def test_a_vm_that_sends_by_itself_has_some_seconds_to_try_again(database: Datab
     for source, expected in (("web", True), ("mqtt", False)):
         just = replace(LISTENING, just_since={source: START - 5})
         vm = replace(VM, heard_source=source, heard_at=START - 20)
-        assert is_behind(database, vm, START, just) == expected
-        assert not is_behind(database, replace(vm, heard_at=START - 4), START, just)
+        assert has_unread(database, vm, START, just) == expected
+        assert not has_unread(database, replace(vm, heard_at=START - 4), START, just)
 
 
-def test_a_vm_whose_newest_record_is_old_is_behind(database: Database) -> None:
+def test_a_vm_whose_newest_record_is_old_has_unread_ones(database: Database) -> None:
     """It sends what waited there, the oldest first: that it prepares may come last."""
     vm = replace(VM, heard_at=START, record_waited=20.0)
-    assert is_behind(database, vm, START + 60, LISTENING)
-    assert not is_behind(database, vm, START + 121, LISTENING)
-    assert not is_behind(database, replace(vm, record_waited=1.0), START, LISTENING)
+    assert has_unread(database, vm, START + 60, LISTENING)
+    assert not has_unread(database, vm, START + 121, LISTENING)
+    assert not has_unread(database, replace(vm, record_waited=1.0), START, LISTENING)

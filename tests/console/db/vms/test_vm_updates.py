@@ -15,15 +15,15 @@ def test_when_a_vm_polled_is_written_once_it_is_known(
 ) -> None:
     """The poll of a VM without a record is kept until the VM has a row."""
     vm = FakeVm()
-    with write_to(database) as (connection, number):
-        assert write_polls(connection, {vm.vm_id: AT}, number) == set()
+    with write_to(database) as (connection, change_number):
+        assert write_polls(connection, {vm.vm_id: AT}, change_number) == set()
     writer_bench.take(received(vm.heartbeat()))
-    with write_to(database) as (connection, number):
-        assert write_polls(connection, {vm.vm_id: AT}, number) == {vm.vm_id}
+    with write_to(database) as (connection, change_number):
+        assert write_polls(connection, {vm.vm_id: AT}, change_number) == {vm.vm_id}
     with open_snapshot(database) as snapshot:
-        assert [each.vm.pulled_at for each in snapshot.vms.changed_vms(number - 1)] == [AT]
-    with write_to(database) as (connection, number):
-        write_polls(connection, {vm.vm_id: AT + 20}, number)
+        assert [each.vm.pulled_at for each in snapshot.vms.changed_vms(change_number - 1)] == [AT]
+    with write_to(database) as (connection, change_number):
+        write_polls(connection, {vm.vm_id: AT + 20}, change_number)
     with open_snapshot(database) as snapshot:
-        assert snapshot.vms.changed_vms(number - 1) == []
+        assert snapshot.vms.changed_vms(change_number - 1) == []
         assert snapshot.vms.find_vm(vm.vm_id).vm.pulled_at == AT + 20

@@ -11,7 +11,7 @@ from support.console.stage import ConsoleStage
 from support.page.browser import check_views
 
 from console.audit import audit_log
-from console.db.connection.transactions import next_number
+from console.db.connection.transactions import next_change_number
 from console.db.schema.decision_tables import decision as decisions
 
 BAD = "<script>window.hit=1</script>\u202e\x07"
@@ -21,7 +21,7 @@ SEEN = "<script>window.hit=1</script>\\u202e\\u0007"
 def audited(stage: ConsoleStage, **row: Any) -> None:
     """Append a row, as a decision does."""
     with stage.console.database.writing.begin() as connection:
-        next_number(connection)
+        next_change_number(connection)
         fields = {"actor": "mia", "action": "approve", "event_id": "E", "reason": "patching", **row}
         audit_log.append(connection, at=stage.now.timestamp(), **fields)
 

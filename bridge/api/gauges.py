@@ -128,9 +128,9 @@ class Gauges(Collector):
 
     def _refusals(self, running: Running) -> Metric:
         family = _family("seb_commands_refused_total")
-        refused = running.refused()
+        refusals = running.refusals_by_reason()
         for reason in REFUSALS:
-            family.add_metric([reason], refused.get(reason, 0))
+            family.add_metric([reason], refusals.get(reason, 0))
         return family
 
 

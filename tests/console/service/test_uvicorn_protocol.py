@@ -19,7 +19,7 @@ from support.console.process import ConsoleProcess
 from support.console.records import FakeVm
 from support.eventually import eventually
 
-from console.service.connections import ConnectionLimits, LimitedConnection, limits, protocol
+from console.service.uvicorn_protocol import ConnectionLimits, LimitedConnection, limits, protocol
 from wire.strictjson import canonical_json
 
 HEAD = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n"
