@@ -35,20 +35,20 @@ T = TypeVar("T")
 
 
 class FieldError(ValueError):
-    """A value is not valid for its field; `place` is the path to the field, such as
+    """A value is not valid for its field; `path` leads to the field, such as
     `event.eventId`.
     """
 
-    def __init__(self, what: str, *, place: str = "", is_missing: bool = False) -> None:
-        super().__init__(f"{place}: {what}" if place else what)
+    def __init__(self, what: str, *, path: str = "", is_missing: bool = False) -> None:
+        super().__init__(f"{path}: {what}" if path else what)
         self.what = what
-        self.place = place
+        self.path = path
         self.is_missing = is_missing
 
-    def with_parent(self, place: str | int) -> FieldError:
+    def with_parent(self, parent: str | int) -> FieldError:
         """Return the same error with the path from the surrounding object or list."""
-        path = f"{place}.{self.place}" if self.place else str(place)
-        return FieldError(self.what, place=path, is_missing=self.is_missing)
+        path = f"{parent}.{self.path}" if self.path else str(parent)
+        return FieldError(self.what, path=path, is_missing=self.is_missing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ def read_fields(kind: type, found: object) -> dict[str, Any]:
         elif field.type.is_nullable and not has_default:
             values[attribute] = None
         elif not has_default:
-            raise FieldError("it is missing", place=wire, is_missing=True)
+            raise FieldError("it is missing", path=wire, is_missing=True)
     return values
 
 
@@ -256,11 +256,11 @@ def list_of(field_type: FieldType, *, least: int = 0, most: int = MAX_ITEMS) -> 
         if not least <= len(value) <= most:
             raise FieldError(f"a list of {len(value)}; it has {least} to {most}")
         items = []
-        for place, each in enumerate(value):
+        for index, each in enumerate(value):
             try:
                 items.append(field_type.read(each))
             except FieldError as error:
-                raise error.with_parent(place) from None
+                raise error.with_parent(index) from None
         return tuple(items)
 
     schema = {"type": "array", "items": field_type.schema} | ({"minItems": least} if least else {})

@@ -88,7 +88,7 @@ class PendingEvent:
         values = read_fields(cls, found)
         is_what_it_shows = values["fingerprint"] == fingerprint(found)
         if not is_what_it_shows and _is_whole(found):
-            raise FieldError("it is not that of the event", place="fingerprint")
+            raise FieldError("it is not that of the event", path="fingerprint")
         return cls(event=event, **values, is_what_it_shows=is_what_it_shows)
 
 

@@ -156,9 +156,9 @@ def _may_lead(rule: Rule, tracked: TrackedEvent, vm_name: str, now: datetime) ->
     names = [name.casefold() for name in tracked.event.resources]
     if vm_name.casefold() not in names:
         return False
-    place = names.index(vm_name.casefold())
-    if place == 0:
+    index = names.index(vm_name.casefold())
+    if index == 0:
         return True
     if rule.takeover is None:
         return False
-    return (now - tracked.first_seen).total_seconds() >= place * rule.takeover
+    return (now - tracked.first_seen).total_seconds() >= index * rule.takeover

@@ -198,7 +198,7 @@ def _keys(content: bytes, path: Path) -> dict[str, TrustedKey]:
         raise TrustError(f"{path} is not a JWKS: it needs a list called keys") from None
     if not isinstance(entries, list):
         raise TrustError(f"{path} is not a JWKS: keys is not a list")
-    keys = [_key(entry, f"{path}: key {place}") for place, entry in enumerate(entries)]
+    keys = [_key(entry, f"{path}: key {index}") for index, entry in enumerate(entries)]
     found = {key.kid: key for key in keys}
     if len(found) != len(keys):
         raise TrustError(f"{path}: two keys have the same kid")

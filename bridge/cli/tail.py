@@ -53,8 +53,8 @@ def _records(viewer: Viewer, last: str | None) -> Iterator[bytes]:
     reported = None
     while True:
         try:
-            for place, body in viewer.follow(last):
-                last = place
+            for sequence, body in viewer.follow(last):
+                last = sequence
                 reported = None
                 yield body
         except (UnreachableError, TryLaterError) as error:

@@ -225,8 +225,8 @@ class Worker:
         self._mark_dead(batch, error.delivered, reason, tries=tries)
         self.health.count_dead(f"the last record was refused: {reason}")
 
-    def _mark_dead(self, batch: Batch, place: int, reason: str, *, tries: int) -> None:
-        record = batch.records[place]
+    def _mark_dead(self, batch: Batch, index: int, reason: str, *, tries: int) -> None:
+        record = batch.records[index]
         self._mark_dead_in_store(record, reason=reason, attempts=tries, again=batch.again)
         self.health.dead += 1
         _LOG.error(

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from bridge.events.gaps import PollGap
-from bridge.store.recovery import StoreReset
 from wire import bridge
 from wire import record as records
 from wire.observer import Observer
@@ -88,15 +87,10 @@ def gap(observer: Observer, now: datetime, ended: PollGap) -> list[RecordDraft]:
     return [draft(records.BRIDGE_GAP, data, subject=_subject(observer), now=now)]
 
 
-def store_reset(observer: Observer, now: datetime, reset: StoreReset) -> RecordDraft:
+def store_reset(observer: Observer, now: datetime, reset: bridge.StoreReset) -> RecordDraft:
     """Return the record that the store was lost, and a new one was begun."""
-    detail = bridge.StoreReset(
-        reason=reset.reason,
-        previous_stream=reset.previous_stream,
-        kept_as=reset.kept_as,
-    )
     data = bridge.StoreResetData(
-        vm=observer.vm, node=observer.node, bridge=observer.bridge, store_reset=detail
+        vm=observer.vm, node=observer.node, bridge=observer.bridge, store_reset=reset
     )
     return draft(records.BRIDGE_STORE_RESET, data, subject=_subject(observer), now=now)
 

@@ -174,8 +174,8 @@ class Imds:
         if self._answered or not (unreachable or self.url != self._given):
             return
         ring = list(dict.fromkeys([self._given, *self._discover()]))
-        place = ring.index(self.url) if self.url in ring else -1
-        self.url = ring[(place + 1) % len(ring)]
+        index = ring.index(self.url) if self.url in ring else -1
+        self.url = ring[(index + 1) % len(ring)]
 
 
 def client(

@@ -40,14 +40,14 @@ def parse_windows_options(blob: bytes) -> IPv4Address | None:
     """Return option 245 from the registry's DhcpInterfaceOptions: entries of five little-endian
     words (code, ?, length, vendor's own, expiry) and the padded value; known from several tools.
     """
-    place = 0
-    while place + _HEADER.size <= len(blob):
-        code, length, vendors = _HEADER.unpack_from(blob, place)
-        place += _HEADER.size
-        value = blob[place : place + length]
+    offset = 0
+    while offset + _HEADER.size <= len(blob):
+        code, length, vendors = _HEADER.unpack_from(blob, offset)
+        offset += _HEADER.size
+        value = blob[offset : offset + length]
         if (code, vendors, len(value)) == (_OPTION, 0, _ADDRESS_BYTES):
             return IPv4Address(value)
-        place += length + (-length % 4)
+        offset += length + (-length % 4)
     return None
 
 
@@ -79,8 +79,8 @@ def _windows_options() -> Iterator[IPv4Address]:
 
         root = winreg.HKEY_LOCAL_MACHINE
         with suppress(OSError), winreg.OpenKey(root, _WINDOWS_INTERFACES) as interfaces:
-            for place in range(winreg.QueryInfoKey(interfaces)[0]):
-                name = winreg.EnumKey(interfaces, place)
+            for index in range(winreg.QueryInfoKey(interfaces)[0]):
+                name = winreg.EnumKey(interfaces, index)
                 with suppress(OSError), winreg.OpenKey(interfaces, name) as interface:
                     blob, _ = winreg.QueryValueEx(interface, "DhcpInterfaceOptions")
                     address = parse_windows_options(blob) if isinstance(blob, bytes) else None

@@ -82,15 +82,15 @@ def parse_document(body: bytes) -> Document:
     found: dict[str, list[ScheduledEvent]] = {}
     ignored: list[str] = []
     is_complete = True
-    for place, entry in enumerate(entries):
+    for index, entry in enumerate(entries):
         event = _read_entry(entry)
         if event is None:
-            ignored.append(f"entry {place} has no EventId")
+            ignored.append(f"entry {index} has no EventId")
             is_complete = False
             continue
         same_id = found.setdefault(event.key, [])
         if same_id:
-            ignored.append(f"entry {place} repeats the EventId {event.event_id[:80]!r}")
+            ignored.append(f"entry {index} repeats the EventId {event.event_id[:80]!r}")
         if not any(_same_content(each, event) for each in same_id):
             same_id.append(event)
     return Document(

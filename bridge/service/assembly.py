@@ -168,11 +168,13 @@ def _state(
     boot_id: str | None,
     api_version: str,
 ) -> CurrentState:
-    place = settings.node
-    in_a_cluster = place.cluster or place.node or place.pod
+    configured = settings.node
+    in_a_cluster = configured.cluster or configured.node or configured.pod
     observer = Observer(
         vm=vm,
-        node=Node(cluster=place.cluster, node=place.node, pod=place.pod) if in_a_cluster else None,
+        node=Node(cluster=configured.cluster, node=configured.node, pod=configured.pod)
+        if in_a_cluster
+        else None,
         bridge=BridgeRun(version=__version__, instance_id=str(uuid.uuid4()), site=settings.site),
     )
     return CurrentState.after(

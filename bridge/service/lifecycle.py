@@ -12,8 +12,8 @@ from bridge.events import bridge_records
 from bridge.events.gaps import slow_answers
 from bridge.events.state import CurrentState
 from bridge.store.database import Store, StoreError
-from bridge.store.recovery import StoreReset
 from bridge.version import __version__
+from wire.bridge import StoreReset
 from wire.observer import Observer
 from wire.record import RecordDraft
 

@@ -20,7 +20,8 @@ from bridge.events.state import load_events
 from bridge.imds.client import ImdsError, client
 from bridge.imds.identity import IdentityError, await_identity, fetch_identity, with_tags
 from bridge.store.database import CONFIRMED_BOOT_KEY, POLLED_NAME, Store, StoreError
-from bridge.store.opening import StoreReset, open_store, put_aside
+from bridge.store.opening import open_store, put_aside
+from wire.bridge import StoreReset
 from wire.vm import VmIdentity
 
 _LOG: Final = logging.getLogger(__name__)

@@ -72,7 +72,7 @@ class SimulatedRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedAnswer:
-    """An answer; `document` is the place of its document in the history."""
+    """An answer; `document` is the index of its document in the history."""
 
     status: int
     body: bytes = b""
@@ -129,8 +129,8 @@ class SimulatedImds:
             status, reply = self._approvals.judge(post, version=request.api_version)
             return SimulatedAnswer(status=status, body=reply)
         if request.path == EVENTS_PATH:
-            place, body = self._timeline.body(request.api_version)
-            return SimulatedAnswer(status=200, body=body, document=place)
+            index, body = self._timeline.body(request.api_version)
+            return SimulatedAnswer(status=200, body=body, document=index)
         if request.endpoint == "versions":
             offered = sorted({*self._versions["instance"], *self._versions["events"]})
             return SimulatedAnswer(status=200, body=json.dumps({"apiVersions": offered}).encode())

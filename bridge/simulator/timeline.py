@@ -179,21 +179,21 @@ class Timeline:
             return [event_id for key, event_id in wanted.items() if key in fresh]
 
     def body(self, version: str) -> tuple[int, bytes]:
-        """Return the current document in an api-version's form, and its place in the history."""
+        """Return the current document in an api-version's form, and its index in the history."""
         with self.changed:
-            place = len(self._history) - 1
+            index = len(self._history) - 1
             if self._raw is not None or version == self._newest:
-                return place, self._history[place].body
+                return index, self._history[index].body
             events = self._events
             incarnation = self._incarnation
-        return place, render(events, incarnation=incarnation, version=version)
+        return index, render(events, incarnation=incarnation, version=version)
 
-    def mark_served(self, place: int) -> None:
-        """Note that a GET gets the document at this place of the history."""
+    def mark_served(self, index: int) -> None:
+        """Note that a GET gets the document with this index in the history."""
         with self.changed:
-            old = self._history[place]
+            old = self._history[index]
             first = self._clock.monotonic() if old.first_served is None else old.first_served
-            self._history[place] = replace(old, first_served=first, gets=old.gets + 1)
+            self._history[index] = replace(old, first_served=first, gets=old.gets + 1)
             self.changed.notify_all()
 
     def _replace(self, event_id: str, edit: Callable[[SimulatedEvent], SimulatedEvent]) -> None:

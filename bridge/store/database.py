@@ -177,8 +177,8 @@ class Store:
         """
         with self._lock:
             records = [
-                seal(draft, sequence=self._head + place, stream=self.stream)
-                for place, draft in enumerate(drafts, start=1)
+                seal(draft, sequence=self._head + at, stream=self.stream)
+                for at, draft in enumerate(drafts, start=1)
             ]
             changed = dict(meta or {})
             if records:
@@ -191,7 +191,7 @@ class Store:
             with self.transaction() as connection:
                 rows.insert_records(connection, records)
                 rows.upsert_events(connection, events)
-                rows.forget(connection, forgotten or {}, place=self._head)
+                rows.forget(connection, forgotten or {}, sequence=self._head)
                 rows.upsert_meta(connection, changed)
                 if also is not None:
                     also(connection)

@@ -28,7 +28,6 @@ from bridge.store.database import (
 )
 from bridge.store.recovery import (
     DamagedError,
-    StoreReset,
     UnreadableError,
     find_lost,
     find_unreported,
@@ -39,13 +38,13 @@ from bridge.store.recovery import (
 )
 from bridge.store.schema import SCHEMA_VERSION, are_sound, create_tables, migrate
 from sinks.shared.errors import ConfigurationError, TryLaterError, unusable_file
+from wire.bridge import StoreReset
 
 __all__ = [
     "FILE_NAME",
     "LOCK_WAIT_SECONDS",
     "DamagedError",
     "EarlierVersionError",
-    "StoreReset",
     "open_existing",
     "open_store",
     "put_aside",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -18,21 +17,13 @@ from bridge.store.database import (
     last_polled,
 )
 from sinks.shared.errors import unusable_file
+from wire.bridge import StoreReset
 
 _UNREADABLE_NAME: Final = "unreadable"
 """The name of the file with the time since when the store cannot be read."""
 _UNREADABLE_TIME: Final = timedelta(minutes=10)
 _STAMP: Final = "%Y%m%dT%H%M%S%f"
 """The time in the name of a store that was set aside, in UTC."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreReset:
-    """Why a new store replaced an earlier one."""
-
-    reason: str
-    previous_stream: str | None
-    kept_as: str | None
 
 
 class DamagedError(Exception):

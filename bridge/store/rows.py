@@ -68,13 +68,13 @@ def upsert_events(connection: sqlite3.Connection, events: Iterable[EventRow]) ->
     )
 
 
-def forget(connection: sqlite3.Connection, revisions: Mapping[str, int], *, place: int) -> None:
-    """Delete events by key, except for their last revision; `place` is the newest sequence now.
+def forget(connection: sqlite3.Connection, revisions: Mapping[str, int], *, sequence: int) -> None:
+    """Delete events by key, except for their last revision; `sequence` is the newest one now.
     Raises `sqlite3.Error`.
     """
     keys = [(key,) for key in revisions]
     connection.executemany("DELETE FROM events WHERE key = ?", keys)
     connection.executemany(
         "INSERT OR REPLACE INTO forgotten (key, revision, place) VALUES (?, ?, ?)",
-        [(key, revision, place) for key, revision in revisions.items()],
+        [(key, revision, sequence) for key, revision in revisions.items()],
     )

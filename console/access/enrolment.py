@@ -9,7 +9,7 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from console.audit import audit_log
-from console.db.access.enrolment import (
+from console.db.access.enrolment_rows import (
     newest_generation,
     read_enrolled,
     read_generations,
@@ -23,7 +23,7 @@ from console.errors import RefusedError
 from console.fleet.arm_ids import is_resource_id
 from console.fleet.contact import BY_HEARTBEATS, SilentTime
 from console.fleet.tags import merged_tags
-from console.ingest.enrolment import (
+from console.ingest.vm_secrets import (
     EVERY_VM,
     is_vm_id,
     pull_token,

@@ -18,7 +18,7 @@ from console.config.load import exposed_secrets
 from console.config.settings import ConsoleSettings
 from console.db.connection.errors import DatabaseFailedError, remedy_of
 from console.db.connection.opening import Database, database_url
-from console.ingest import enrolment
+from console.ingest import vm_secrets
 from console.ingest.settings import SourceSettings, WebhookSource, read_sources
 from console.ingest.source_check import check_source
 from console.notify.sinks import read_sinks
@@ -159,6 +159,6 @@ def _database(settings: ConsoleSettings) -> str:
 
 def _enrolment(settings: ConsoleSettings) -> str:
     if settings.enroll_key_file is None:
-        raise ConfigurationError(enrolment.KEY_IS_MISSING)
-    enrolment.read_key(settings.enroll_key_file)
+        raise ConfigurationError(vm_secrets.KEY_IS_MISSING)
+    vm_secrets.read_key(settings.enroll_key_file)
     return "the key of enrolment can be read"

@@ -18,7 +18,7 @@ from console.config.settings import ConsoleSettings
 from console.db.connection.opening import Database, database_url
 from console.errors import RefusedError
 from console.fleet.contact import SilentTime
-from console.ingest.enrolment import KEY_IS_MISSING, read_key
+from console.ingest.vm_secrets import KEY_IS_MISSING, read_key
 from sinks.shared.errors import OK, ConfigurationError
 
 

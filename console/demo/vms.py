@@ -15,7 +15,7 @@ from bridge.simulator.simulator import Simulator
 from bridge.simulator.timeline import UnknownEventError
 from bridge.simulator.vm import SimulatedVm
 from console.demo.bridges import DemoBridge
-from console.ingest.enrolment import pull_token, secret_text, webhook_secret
+from console.ingest.vm_secrets import pull_token, secret_text, webhook_secret
 
 _HEARTBEAT_SECONDS: Final = "4"
 """A VM counts as silent after three of these intervals."""

@@ -16,10 +16,10 @@ from console.db.events.event_reports import reports_of_named_vms
 from console.db.notices import EndCounts, Incident
 from console.db.snapshot import Snapshot
 from console.db.vms.silent_vms import events_that_silenced
+from console.fleet.event_view import decision_on
 from console.fleet.values.event import KnownEvent
 from console.fleet.values.report import LatestReport
 from console.fleet.values.vm import HeardVm, Vm
-from console.fleet.view import decision_on
 from console.notify import event_notices, vm_notices
 from console.notify.notice import Notice
 from console.notify.vm_notices import VmToCheck

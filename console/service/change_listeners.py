@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from console.approvals.service import Decisions
-from console.db.access.enrolment import generations_since
+from console.db.access.enrolment_rows import generations_since
 from console.db.connection.opening import Database
 from console.db.connection.transactions import read_from
 from console.db.decisions.decision_rows import commands_to_fetch
 from console.fleet.candidates import PULL
-from console.ingest.enrolment import EVERY_VM, Enrolments
+from console.ingest.vm_secrets import EVERY_VM, Enrolments
 from console.service.change_feed import ChangeListener
 from console.web.api.stream import ChangeMessages, StreamHub
 from console.web.bridges.held_polls import HeldPolls

@@ -28,12 +28,12 @@ from console.db.snapshot import Snapshots
 from console.db.turn_facts.kept_turn_facts import KeptTurnFacts
 from console.db.turn_facts.turn_facts import TurnSettings
 from console.fleet.contact import SilentTime
-from console.ingest.enrolment import Enrolments, read_key
 from console.ingest.listening import ListeningLog
 from console.ingest.readers import make_readers, publishers
 from console.ingest.settings import read_sources
 from console.ingest.state import SourceState
 from console.ingest.vm_limits import VmLimits
+from console.ingest.vm_secrets import Enrolments, read_key
 from console.ingest.writer import Writer
 from console.notify.notice_worker import NoticeWorker
 from console.notify.sinks import SITE, read_sinks

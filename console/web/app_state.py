@@ -11,7 +11,7 @@ from console.config.settings import ConsoleSettings
 from console.db.connection.opening import Database
 from console.db.snapshot import Snapshots
 from console.db.turn_facts.kept_turn_facts import KeptTurnFacts
-from console.fleet.view import Source
+from console.fleet.fleet_view import Source
 from console.ingest.state import SourceState
 from console.ingest.writer import Writer
 from console.notify.sink_worker import SinkWorker

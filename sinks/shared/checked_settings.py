@@ -12,7 +12,7 @@ from sinks.shared.errors import ConfigurationError
 from sinks.shared.text import escaped
 
 M = TypeVar("M", bound=BaseModel)
-Place = tuple[int | str, ...]
+FieldPath = tuple[int | str, ...]
 """The names, and the numbers in lists, that lead to a value."""
 
 _QUOTES: Final = ("'", '"')
@@ -51,20 +51,20 @@ def problems(
     """
     lines = []
     for problem in error.errors(include_url=False, include_context=False):
-        place = problem["loc"]
+        path = problem["loc"]
         message = _WORDS.get(problem["type"]) or problem["msg"].removeprefix("Value error, ")
         field, colon, rest = message.partition(": ")
-        inner = _model_at(model, place)
+        inner = _model_at(model, path)
         if colon and inner is not None and field in inner.model_fields:
             message = rest
-            place = (*place, field)
-        variable = prefix + "__".join(str(part) for part in place).upper()
+            path = (*path, field)
+        variable = prefix + "__".join(str(part) for part in path).upper()
         if problem["type"] == "extra_forbidden":
-            name = str(place[-1])
-            beside = _model_at(model, place[:-1])
+            name = str(path[-1])
+            beside = _model_at(model, path[:-1])
             known = [] if beside is None else beside.model_fields
             message = "there is no such setting" + suggestion(name, known, variable[: -len(name)])
-        elif shows_values and not _may_be_secret(model, place):
+        elif shows_values and not _may_be_secret(model, path):
             message += _stray_in(problem["input"])
         lines.append(f"{variable.removesuffix('__')}: {message}")
     return "\n".join(lines)
@@ -107,9 +107,9 @@ def model_in(annotation: object) -> type[BaseModel] | None:
     return None
 
 
-def _model_at(model: type[BaseModel], place: Place) -> type[BaseModel] | None:
+def _model_at(model: type[BaseModel], path: FieldPath) -> type[BaseModel] | None:
     """Return the model whose fields are in this place; None if there is none."""
-    for part in place:
+    for part in path:
         if isinstance(part, int):  # the place in a list of such models
             continue
         field = model.model_fields.get(part)
@@ -128,10 +128,10 @@ def _stray_in(value: object) -> str:
     return f'; it is "{escaped(str(value))}": {found}' if found else ""
 
 
-def _may_be_secret(model: type[BaseModel], place: Place) -> bool:
+def _may_be_secret(model: type[BaseModel], path: FieldPath) -> bool:
     """Check whether the value in this place is a secret, or belongs to no known field."""
-    beside = _model_at(model, place[:-1]) if place else None
-    field = None if beside is None else beside.model_fields.get(str(place[-1]))
+    beside = _model_at(model, path[:-1]) if path else None
+    field = None if beside is None else beside.model_fields.get(str(path[-1]))
     return field is None or SecretStr.__name__ in repr(field.annotation)
 
 

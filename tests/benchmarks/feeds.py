@@ -15,7 +15,7 @@ from typing import Final
 from support.amqp.message import PARTITION_KEY, HubMessage
 from support.amqp.server import EventHubServer
 
-from console.ingest.enrolment import read_key, webhook_secret
+from console.ingest.vm_secrets import read_key, webhook_secret
 from sinks.kinds.webhook.signature import SharedSecret, signature_headers
 
 HUB: Final = "fleet"

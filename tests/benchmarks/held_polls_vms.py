@@ -17,7 +17,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from support.console.records import FakeVm
 
-from console.ingest.enrolment import pull_token, read_key, webhook_secret
+from console.ingest.vm_secrets import pull_token, read_key, webhook_secret
 from sinks.kinds.webhook.signature import SharedSecret, signature_headers
 
 _AT_ONCE: Final = 500

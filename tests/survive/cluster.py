@@ -17,7 +17,7 @@ from support.console.process import ConsoleProcess
 
 from bridge.simulator.simulator import Simulator
 from bridge.simulator.vm import SimulatedVm
-from console.ingest.enrolment import pull_token, read_key, secret_text, webhook_secret
+from console.ingest.vm_secrets import pull_token, read_key, secret_text, webhook_secret
 from tests.survive.machine import MemberVm, Unit
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -75,7 +75,7 @@ def test_azure_writes_the_same_names_with_a_capital() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "place"),
+    ("change", "path"),
     [
         ({"eventId": 7}, "event.eventId"),
         ({"eventId": ""}, "event.eventId"),
@@ -90,12 +90,12 @@ def test_azure_writes_the_same_names_with_a_capital() -> None:
         ({"description": "x" * 20_001}, "event.description"),
     ],
 )
-def test_a_wrong_field_is_named(change: dict[str, Any], place: str) -> None:
-    """The error about a wrong field names its place in the record."""
+def test_a_wrong_field_is_named(change: dict[str, Any], path: str) -> None:
+    """The error about a wrong field names its path in the record."""
     data = sample_record().data
     with pytest.raises(FieldError) as caught:
         read_object(EventData, {**data, "event": {**data["event"], **change}})
-    assert (caught.value.place, caught.value.is_missing) == (place, False)
+    assert (caught.value.path, caught.value.is_missing) == (path, False)
 
 
 def test_a_missing_field_is_null_where_it_may_be() -> None:
@@ -106,7 +106,7 @@ def test_a_missing_field_is_null_where_it_may_be() -> None:
     del wire["eventId"]
     with pytest.raises(FieldError) as caught:
         read_object(Event, wire)
-    assert (caught.value.place, caught.value.is_missing) == ("eventId", True)
+    assert (caught.value.path, caught.value.is_missing) == ("eventId", True)
 
 
 def test_a_field_says_what_it_is() -> None:

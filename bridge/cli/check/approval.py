@@ -31,8 +31,8 @@ def check_approval(config: Configuration) -> Iterator[Check]:
     if not rules and trust is None and not channels:
         yield Check.ok("nothing is approved: no rule and no trusted key is configured")
         return
-    for place, rule in enumerate(rules):
-        yield _rule(rule, rules[:place], config.sinks)
+    for index, rule in enumerate(rules):
+        yield _rule(rule, rules[:index], config.sinks)
     if trust is not None:
         yield _trust(config.settings.approval, trust)
     slow = slow_answers(config.settings.poll_interval, config.settings.imds.timeout)

@@ -19,7 +19,7 @@ from sqlalchemy import (
 )
 
 from console.db import rows
-from console.db.access.enrolment import read_enrolled
+from console.db.access.enrolment_rows import read_enrolled
 from console.db.bulk import rows_in
 from console.db.schema import tables
 from console.fleet import vms

@@ -19,8 +19,8 @@ from console.db.decisions import decision_rows
 from console.fleet.commands import command_item
 from console.fleet.decisions import DecisionStatusName
 from console.fleet.event_choice import choose_event
+from console.fleet.event_view import EventDetail
 from console.fleet.model import Model
-from console.fleet.view import EventDetail
 from console.web.answers import Json, answer, as_json, refuse
 from console.web.api import models
 from console.web.api.events import event_detail

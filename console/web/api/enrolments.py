@@ -11,7 +11,7 @@ from starlette.responses import Response
 from console.access import enrolment
 from console.errors import RefusedError
 from console.fleet.model import Model
-from console.ingest.enrolment import KEY_IS_MISSING, read_key
+from console.ingest.vm_secrets import KEY_IS_MISSING, read_key
 from console.web.answers import answer, refuse
 from console.web.api.models import EnrolmentBody
 from console.web.api.operations import body_of

@@ -16,12 +16,12 @@ from console.db.events.event_lists import NEVER, time_left
 from console.db.events.event_reports import latest_reports
 from console.db.events.past_records import records_of_event
 from console.db.snapshot import Snapshot, Snapshots
-from console.fleet import view
+from console.fleet import event_view
 from console.fleet.event_choice import choose_event
+from console.fleet.event_view import EventDetail, EventItem
 from console.fleet.model import Model
 from console.fleet.timeline import timeline
 from console.fleet.values.event import KnownEvent
-from console.fleet.view import EventDetail, EventItem
 from console.web.answers import answer, refuse
 from console.web.api.cursors import cursor, position_in
 from console.web.api.events_csv import csv_lines
@@ -134,12 +134,12 @@ def events_page(
     shows_other_scopes: bool = True,
 ) -> tuple[list[EventItem], str | None]:
     """Return items and the cursor of the next page; `state` is open, over or None for both.
-    `shows_other_scopes` as in `view.event_item`.
+    `shows_other_scopes` as in `event_view.event_item`.
     """
 
     def items(several: list[KnownEvent]) -> list[EventItem]:
         return [
-            event_item(snapshot, each, shows_other_scopes=shows_other_scopes) for each in several
+            item_of_event(snapshot, each, shows_other_scopes=shows_other_scopes) for each in several
         ]
 
     position = None if after is None else (float(after[1]), str(after[2]), str(after[3]))
@@ -185,22 +185,22 @@ def event_detail(
     for each in reports:
         vm = heard.get(each.vm_id)
         if person.site is None or (vm is not None and sees_vm(person, vm.vm)):
-            reporters.append(view.reporter_item(each, vm, known.shown))
+            reporters.append(event_view.reporter_item(each, vm, known.shown))
     records = records_of_event(snapshot.connection, key, person.site)
     prepares = prepare_commands.read(snapshot.connection, [key.event_id])
     asked = [sent[-1] for (event_key, *_), sent in prepares.items() if event_key == key]
     every = decision_rows.decisions_on(snapshot.connection, key)
     return EventDetail(
-        **dict(event_item(snapshot, known, shows_other_scopes=person.site is None)),
+        **dict(item_of_event(snapshot, known, shows_other_scopes=person.site is None)),
         witnesses=reporters,
         timeline=timeline(records, every, [*known.decided.commands, *asked]),
     )
 
 
-def event_item(
+def item_of_event(
     snapshot: Snapshot, known: KnownEvent, *, shows_other_scopes: bool = True
 ) -> EventItem:
-    """Return an event as the API lists it; see `view.event_item`."""
-    return view.event_item(
+    """Return an event as the API lists it; see `event_view.event_item`."""
+    return event_view.event_item(
         known, snapshot.now, snapshot.listening, shows_other_scopes=shows_other_scopes
     )

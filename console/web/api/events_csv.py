@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from console.fleet.view import SHOWN_FIELDS, EventItem
+from console.fleet.event_view import SHOWN_FIELDS, EventItem
 from console.web.answers import as_json
 
 _FIELDS: Final = (

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from console.db.snapshot import Snapshot
 from console.db.vms.vm_lists import WantedVms
-from console.fleet import view
+from console.fleet import event_view, fleet_view
 from console.fleet.decisions import only_hastens_deletion
 from console.web.answers import answer
 from console.web.app_state import AppState
@@ -32,13 +32,13 @@ class OverviewRoutes:
 
 
 def overview(
-    snapshot: Snapshot, sources: Sequence[view.Source], *, site: str | None = None
-) -> view.Overview:
+    snapshot: Snapshot, sources: Sequence[fleet_view.Source], *, site: str | None = None
+) -> fleet_view.Overview:
     """Return the answer of `/api/v1/overview`. For a person of one site, only that site's VMs and
     events count.
     """
     wanted = WantedVms(equal={} if site is None else {"site": site})
-    return view.overview(
+    return fleet_view.overview(
         snapshot.vm_lists.count_by_contact(wanted),
         snapshot.vm_lists.count_by_condition(wanted),
         due=count_due(snapshot, site=site),
@@ -53,7 +53,7 @@ def count_due(snapshot: Snapshot, *, site: str | None = None) -> int:
     listening = snapshot.listening
     return sum(
         not only_hastens_deletion(each.event.event_type)
-        and view.decision_on(each, now, listening).state == "due"
+        and event_view.decision_on(each, now, listening).state == "due"
         for each in snapshot.events.askable_events()
         if site is None or site in each.event.sites
     )

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from console.fleet import view
+from console.fleet import event_view, fleet_view, vm_view
 from console.fleet.commands import CommandItem
 from console.web.answers import answer
 from console.web.api import models
@@ -67,7 +67,7 @@ def _event_operations(state: AppState) -> list[Operation]:
             path="/api/v1/overview",
             endpoint=OverviewRoutes(state).show,
             summary="The fleet in numbers",
-            answers={"200": view.Overview},
+            answers={"200": fleet_view.Overview},
         ),
         Operation(
             path="/api/v1/events",
@@ -81,7 +81,7 @@ def _event_operations(state: AppState) -> list[Operation]:
             endpoint=events.one,
             summary="An event with its timeline",
             query=models.EventQuery,
-            answers={"200": view.EventDetail},
+            answers={"200": event_view.EventDetail},
         ),
     ]
 
@@ -111,7 +111,7 @@ def _decision_operations(state: AppState) -> list[Operation]:
             query=models.EventQuery,
             summary="End the turn of an event that is stuck",
             body=models.TurnEndBody,
-            answers={"200": view.EventDetail, "409": RefusedDecision},
+            answers={"200": event_view.EventDetail, "409": RefusedDecision},
         ),
         Operation(
             path="/api/v1/groups",
@@ -142,21 +142,21 @@ def _vm_operations(state: AppState) -> list[Operation]:
             path="/api/v1/vms/{vmId}",
             endpoint=vms.one,
             summary="A VM with its history",
-            answers={"200": view.VmDetail},
+            answers={"200": vm_view.VmDetail},
         ),
         Operation(
             path="/api/v1/vms/{vmId}/retire",
             endpoint=vms.retire,
             summary="Say that a VM is gone: nothing waits for it until it is heard again",
             body=models.ReasonBody,
-            answers={"200": view.VmDetail},
+            answers={"200": vm_view.VmDetail},
         ),
         Operation(
             path="/api/v1/vms/{vmId}/accept",
             endpoint=vms.accept,
             summary="Accept what a VM reports of itself, as an admin: its name, scope and site",
             body=models.AcceptBody,
-            answers={"200": view.VmDetail},
+            answers={"200": vm_view.VmDetail},
         ),
     ]
 
@@ -170,14 +170,14 @@ def _assignment_operations(state: AppState) -> list[Operation]:
             summary="Say that you are on an event, for so many minutes; 0 gives it back",
             query=models.EventQuery,
             body=models.TakeBody,
-            answers={"200": view.EventDetail},
+            answers={"200": event_view.EventDetail},
         ),
         Operation(
             path="/api/v1/vms/{vmId}/take",
             endpoint=assignments.assign_vm,
             summary="Say that you are on a VM, for so many minutes; 0 gives it back",
             body=models.TakeBody,
-            answers={"200": view.VmDetail},
+            answers={"200": vm_view.VmDetail},
         ),
     ]
 

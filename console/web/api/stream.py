@@ -21,7 +21,7 @@ from console.db.events.changed_events import changed_event_ids
 from console.db.events.named_vms import named_vm_ids
 from console.db.snapshot import Snapshot, Snapshots
 from console.db.vms.expectations import expectations_of
-from console.fleet import view
+from console.fleet import event_view, fleet_view
 from console.fleet.commands import command_item
 from console.fleet.contact import Listening
 from console.fleet.values.vm import HeardVm
@@ -118,7 +118,7 @@ class ChangeMessages:
         messages = [
             StreamMessage(
                 kind="event",
-                item=view.event_item(
+                item=event_view.event_item(
                     known, snapshot.now, snapshot.listening, shows_other_scopes=False
                 ),
                 sites=known.event.sites,
@@ -202,7 +202,7 @@ class StreamHub:
                 if site is None or message.sites is None or site in message.sites:
                     _queue(page, encode)
 
-    def send_sources(self, items: Iterable[view.Source]) -> None:
+    def send_sources(self, items: Iterable[fleet_view.Source]) -> None:
         """Send the state of the sources that have changed."""
         for item in items:
             shape = (item.connected, item.trouble)

@@ -18,12 +18,12 @@ from console.db.events.past_records import past_of_vm
 from console.db.snapshot import Snapshot, Snapshots
 from console.db.vms.expectations import expectations_of
 from console.db.vms.vm_lists import WantedVms, position_of
-from console.fleet import view
+from console.fleet import vm_view
 from console.fleet.candidates import channel_of
 from console.fleet.model import Model
 from console.fleet.timeline import gap_item, history_item, timeline_item
 from console.fleet.values.vm import Expectation, HeardVm
-from console.fleet.view import VmDetail, VmItem
+from console.fleet.vm_view import VmDetail, VmItem
 from console.web.answers import answer, refuse
 from console.web.api.cursors import cursor, position_in
 from console.web.api.models import AcceptBody, ReasonBody, VmsQuery
@@ -172,7 +172,7 @@ def vm_items(snapshot: Snapshot, several: list[HeardVm]) -> list[VmItem]:
     expected = expectations_of(snapshot.connection, vm_ids)
     by = assignments.assignments_of(snapshot.connection, assignments.VM, vm_ids, snapshot.now)
     return [
-        view.vm_item(
+        vm_view.vm_item(
             each,
             expected.get(each.vm.vm_id, Expectation()),
             by.get(assignments.Subject(each.vm.vm_id)),

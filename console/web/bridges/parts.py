@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from console.approvals.service import Decisions
-from console.ingest.enrolment import Enrolments
 from console.ingest.vm_limits import VmLimits
+from console.ingest.vm_secrets import Enrolments
 from console.ingest.writer import Writer
 from console.web.bridges.held_polls import HeldPolls
 from console.web.bridges.poll_times import PollTimes

@@ -20,8 +20,8 @@ from starlette.types import Receive, Scope, Send
 
 from console.fleet.candidates import PULL
 from console.ingest.delivery import Delivery, QuarantinedMessage
-from console.ingest.enrolment import KEY_IS_MISSING
 from console.ingest.signature import UnsignedError, require_signature
+from console.ingest.vm_secrets import KEY_IS_MISSING
 from console.records.incoming import IncomingRecord
 from console.records.parse import ForeignError, parse_record, vm_of
 from console.web.bridges.parts import BridgeRequestParts

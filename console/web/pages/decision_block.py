@@ -12,10 +12,10 @@ from console.access.people import Person
 from console.config.settings import ConsoleSettings
 from console.fleet.decisions import only_hastens_deletion
 from console.fleet.differences import differences
+from console.fleet.event_view import EventDetail, EventItem
 from console.fleet.moments import seconds_of
 from console.fleet.timeline import TimelineDecision
 from console.fleet.values.person_names import is_same_person
-from console.fleet.view import EventDetail, EventItem
 from console.web.pages import approval_attempts, form_fields, formatting, labels
 
 _OPEN: Final = ("due", "second", "left")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from console.db.snapshot import Snapshot
-from console.fleet.view import EventDetail, Reporter, Resource
+from console.fleet.event_view import EventDetail, Reporter, Resource
 from console.web.pages import (
     decision_block,
     event_rows,

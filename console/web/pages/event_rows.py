@@ -10,11 +10,11 @@ from typing import Final
 from console.db.events.event_filters import WantedEvents
 from console.db.snapshot import Snapshot
 from console.fleet.decisions import only_hastens_deletion
+from console.fleet.event_view import EventItem
 from console.fleet.outcomes import reason_text
 from console.fleet.values.event import FleetEvent, KnownEvent
 from console.fleet.values.vm import DEFAULT_SITE
-from console.fleet.view import EventItem
-from console.web.api.events import event_item
+from console.web.api.events import item_of_event
 from console.web.pages import labels
 
 _NAMES_SHOWN: Final = 5
@@ -92,7 +92,7 @@ def found_among(snapshot: Snapshot, rows: Sequence[EventListRow], q: str) -> lis
 
 def rows_of(snapshot: Snapshot, several: Iterable[KnownEvent]) -> list[EventListRow]:
     """Return events as rows."""
-    return [row_of(event_item(snapshot, each), each.event, snapshot.now) for each in several]
+    return [row_of(item_of_event(snapshot, each), each.event, snapshot.now) for each in several]
 
 
 def row_of(event: EventItem, row: FleetEvent, now: float) -> EventListRow:

@@ -10,8 +10,8 @@ from console.db.snapshot import Snapshot
 from console.db.vms.expectations import expectations_of
 from console.db.vms.vm_lists import SORTS, WantedVms
 from console.fleet.contact import CONTACTS
+from console.fleet.fleet_view import CONDITIONS
 from console.fleet.values.vm import CLEAR, Expectation, HeardVm, Vm
-from console.fleet.view import CONDITIONS
 from console.web.pages import fleet_map
 from console.web.pages.list_address import ListAddress
 

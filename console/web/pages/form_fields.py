@@ -15,7 +15,7 @@ from starlette.requests import Request
 from console.approvals.requests import names_change
 from console.fleet.decisions import MAX_REASON_CHARACTERS
 from console.fleet.differences import SEEN, seen_of
-from console.fleet.view import EventItem
+from console.fleet.event_view import EventItem
 from console.web.api.operations import is_storable
 
 _MAX_BYTES: Final = 4 * 1024 * 1024

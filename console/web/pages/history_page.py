@@ -12,9 +12,9 @@ from console.access.people import Person
 from console.db.events.event_filters import SORTS, WantedEvents
 from console.db.events.event_history import Total
 from console.db.snapshot import Snapshot
+from console.fleet.event_view import EventItem
 from console.fleet.values.event import KnownEvent
-from console.fleet.view import EventItem
-from console.web.api.events import event_item, wanted_of
+from console.web.api.events import item_of_event, wanted_of
 from console.web.api.models import EventsQuery
 from console.web.pages import labels
 from console.web.pages.event_rows import section_of
@@ -89,7 +89,7 @@ def template_values(
         "address": address,
         "has_groups": has_groups,
         "columns": COLUMNS,
-        "rows": [_row(event_item(snapshot, each), each.event.sites) for each in found],
+        "rows": [_row(item_of_event(snapshot, each), each.event.sites) for each in found],
         "total": total,
         "first": first,
         "page": page,

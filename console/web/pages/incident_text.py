@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from console.fleet.view import EventItem
+from console.fleet.event_view import EventItem
 from console.web.pages import labels
 from console.web.pages.formatting import span
 from console.web.pages.timeline_lines import TimelineLine

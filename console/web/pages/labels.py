@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from console.fleet.view import EventItem
+from console.fleet.event_view import EventItem
 from console.web.pages.formatting import MINUTE, plural
 
 

@@ -13,8 +13,8 @@ from console.db.vms.expectations import expectations_of
 from console.db.vms.grouping import keys_among
 from console.db.vms.sibling_vms import away_or_expecting_vm_ids, vms_and_siblings
 from console.fleet.decisions import only_hastens_deletion
+from console.fleet.event_view import EventItem, decision_on
 from console.fleet.values.vm import Expectation, HeardVm, NameFamily, Vm
-from console.fleet.view import EventItem, decision_on
 from console.turns.groups import Grouping
 
 _MAX_SIBLINGS: Final = 50

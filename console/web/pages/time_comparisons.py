@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from console.fleet.event_view import Reporter
 from console.fleet.timeline import PastEvent
-from console.fleet.view import Reporter
 from console.web.pages import labels
 from console.web.pages.formatting import span
 

@@ -11,7 +11,7 @@ from console.db.snapshot import Snapshot
 from console.fleet.timeline import PastEvent
 from console.fleet.values.event import FleetEvent, KnownEvent
 from console.fleet.values.vm import HeardVm, Vm
-from console.fleet.view import VmDetail
+from console.fleet.vm_view import VmDetail
 from console.web.api.vms import vm_detail
 from console.web.pages import event_rows, labels, time_comparisons, timeline_lines
 from console.web.pages.formatting import DAY

@@ -123,8 +123,8 @@ class HubProducer:
         """Return the condition with which the hub ended the link or the connection, if the SDK
         knows.
         """
-        for place in ("_link", "_connection"):
-            ended = getattr(getattr(self._handler(), place, None), "_error", None)
+        for name in ("_link", "_connection"):
+            ended = getattr(getattr(self._handler(), name, None), "_error", None)
             condition = symbol(getattr(ended, "condition", None))
             if condition is not None:
                 return condition

@@ -53,11 +53,11 @@ class Variable:
     value: Value
 
 
-def _data(place: str) -> Value:
-    """Return a function that reads the value at a place below `data`; None if a record has no such
-    place.
+def _data(dotted: str) -> Value:
+    """Return a function that reads the value at a path below `data`; None if a record has no such
+    path.
     """
-    path = place.split(".")
+    path = dotted.split(".")
 
     def value(record: Record) -> object:
         found: Any = record.data
@@ -73,7 +73,7 @@ def _count(record: Record) -> object:
     return len(names) if isinstance(names, list) else None
 
 
-# The name without `SEB_EVENT_` in front, the meaning, and where the value is: a place below `data`.
+# The name without `SEB_EVENT_` in front, the meaning, and where the value is: a path below `data`.
 _TABLE: Final[tuple[tuple[str, str, str | Value], ...]] = (
     ("TYPE", "Type of the record, such as `seb.event.scheduled.v1`", lambda record: record.type),
     (
@@ -106,20 +106,20 @@ LEFT_OUT: Final = {"description": "free text", "resourceType": "always VirtualMa
 
 def _further() -> Iterator[tuple[str, str, str]]:
     """Yield the fields of an event that have no line in the table, each under its own name."""
-    listed = {place for _, _, place in _TABLE}
+    listed = {path for _, _, path in _TABLE}
     for each in fields_of(Event):
-        place = f"event.{each.wire}"
-        if place not in listed and each.wire not in LEFT_OUT:
-            yield each.attribute.upper(), each.field.doc, place
+        path = f"event.{each.wire}"
+        if path not in listed and each.wire not in LEFT_OUT:
+            yield each.attribute.upper(), each.field.doc, path
 
 
 VARIABLES: Final = tuple(
     Variable(
         name=f"SEB_EVENT_{name}",
         meaning=meaning,
-        value=_data(place) if isinstance(place, str) else place,
+        value=_data(path) if isinstance(path, str) else path,
     )
-    for name, meaning, place in (*_TABLE, *_further())
+    for name, meaning, path in (*_TABLE, *_further())
 )
 """Every one is set for every record; it is empty if the record has no such value."""
 

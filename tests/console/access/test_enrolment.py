@@ -20,10 +20,10 @@ from support.process.bridge import run_seb
 
 from console.access import enrolment
 from console.audit.audit_log import read_rows
-from console.db.access.enrolment import generations_since
+from console.db.access.enrolment_rows import generations_since
 from console.db.connection.opening import Database
 from console.errors import RefusedError
-from console.ingest.enrolment import (
+from console.ingest.vm_secrets import (
     EVERY_VM,
     Enrolments,
     pull_token,

@@ -14,7 +14,7 @@ from support.console.records import FakeVm
 from support.console.stage import ConsoleStage
 from support.eventually import eventually
 
-from console.ingest.enrolment import read_key, webhook_secret
+from console.ingest.vm_secrets import read_key, webhook_secret
 from sinks.kinds.webhook.signature import SharedSecret, signature_headers
 
 

@@ -56,9 +56,7 @@ def opened(url: str, *, line: FaultyLine | None = None, patience: Patience = SHO
     return database
 
 
-def test_connections_that_vanish_without_a_word_are_given_up(
-    url: str, line: FaultyLine
-) -> None:
+def test_connections_that_vanish_without_a_word_are_given_up(url: str, line: FaultyLine) -> None:
     """If connections vanish without an end, new ones work at once, and the server ends the
     transactions that the old ones held.
     """

@@ -54,7 +54,9 @@ def test_a_field_of_an_event_is_in_the_api_and_in_the_spreadsheet(stage: Console
     shown = EVENT_FIELDS.keys() - RESOLVED - NOT_SHOWN.keys()
     for path in ("events/E", "events"):
         answer = stage.http.get(f"{stage.url}/api/v1/{path}", timeout=20)
-        assert answer.status_code == 200, f"console/fleet/view.py, class EventItem: {answer.text}"
+        assert answer.status_code == 200, (
+            f"console/fleet/event_view.py, class EventItem: {answer.text}"
+        )
         item = answer.json() if path == "events/E" else answer.json()["items"][0]
         assert {name: item[name] for name in shown} == {name: example_of(name) for name in shown}
     lines = stage.http.get(f"{stage.url}/api/v1/events?format=csv", timeout=20).text.splitlines()

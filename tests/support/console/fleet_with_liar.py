@@ -14,7 +14,7 @@ from support.console.records import FakeVm
 
 from console.db.connection.opening import Database
 from console.fleet.candidates import candidates
-from console.fleet.view import decision_on
+from console.fleet.event_view import decision_on
 from console.records.incoming import IncomingMessage
 from console.records.parse import parse_record, parse_state, parse_status
 from wire.record import Record

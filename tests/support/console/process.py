@@ -21,7 +21,7 @@ from console.audit.audit_log import all_rows
 from console.audit.chain import as_json
 from console.config.settings import ConsoleSettings
 from console.db.connection.opening import Database, database_url
-from console.ingest.enrolment import read_key, webhook_secret
+from console.ingest.vm_secrets import read_key, webhook_secret
 from sinks.kinds.webhook.signature import SharedSecret, signature_headers
 from wire.record import Record
 

@@ -10,7 +10,7 @@ from typing import Self
 import requests
 from support.console.stage import ConsoleStage
 
-from console.ingest.enrolment import pull_token, read_key
+from console.ingest.vm_secrets import pull_token, read_key
 from wire.record import Record
 
 PATH = "/pull/v1/commands"

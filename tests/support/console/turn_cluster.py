@@ -28,9 +28,9 @@ from console.db.turn_facts.kept_turn_facts import KeptTurnFacts
 from console.db.turn_facts.turn_facts import TurnSettings
 from console.db.upkeep.timed_changes import write_timed_changes
 from console.fleet.contact import BY_HEARTBEATS, SilentTime
+from console.fleet.event_view import decision_on
 from console.fleet.values.decision import VmCommand
 from console.fleet.values.event import KnownEvent
-from console.fleet.view import decision_on
 from console.records.parse import parse_record, parse_status
 from console.turns.facts import TurnFacts
 from console.turns.groups import Grouping

@@ -13,8 +13,8 @@ from console.access.people import Person
 from console.config.settings import ConsoleSettings, Role
 from console.fleet import outcomes
 from console.fleet.differences import Difference, differences
+from console.fleet.event_view import DecisionItem, EventDetail, EventItem, Resource, TurnItem
 from console.fleet.timeline import TimelineCommand, TimelineEntry, TimelineReceipt
-from console.fleet.view import DecisionItem, EventDetail, EventItem, Resource, TurnItem
 from console.web.pages import (
     approval_attempts,
     decide_page,

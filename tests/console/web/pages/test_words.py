@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from console.fleet.differences import SEEN
+from console.fleet.event_view import Reporter
 from console.fleet.moments import seconds_of
 from console.fleet.outcomes import outcome_text
 from console.fleet.timeline import TimelineDecision, TimelineReceipt, TimelineRecord
-from console.fleet.view import Reporter
 from console.web.pages import formatting, labels, timeline_lines
 from console.web.pages.time_comparisons import compared
 from wire.event import IMPACT_OF

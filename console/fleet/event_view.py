@@ -1,31 +1,30 @@
-"""The fleet as the API and the pages show it: the class of each answer, and the function that makes
+"""An event as the API and the pages show it: the class of each answer, and the function that makes
 it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, get_args
+from collections.abc import Sequence
+from typing import Any, Final, Literal
 
 from console.fleet.candidates import candidates
 from console.fleet.commands import CommandState, command_status
-from console.fleet.contact import CONTACTS, Contact, Listening
+from console.fleet.contact import Contact, Listening
 from console.fleet.decisions import DecisionStatus, DecisionStatusName, decision_status, with_turn
 from console.fleet.differences import report_differences
 from console.fleet.model import Count, Model, Moment, ReportedMoment
-from console.fleet.timeline import MissingRecords, PastEvent, TimelineEntry
-from console.fleet.values.decision import Assignment, Receipt, VmCommand
+from console.fleet.timeline import TimelineEntry
+from console.fleet.values.decision import Receipt, VmCommand
 from console.fleet.values.event import KnownEvent
 from console.fleet.values.keys import name_key
 from console.fleet.values.report import LatestReport
 from console.fleet.values.turn import EventTurn, TurnState
-from console.fleet.values.vm import Condition, Expectation, HeardVm, Vm
+from console.fleet.values.vm import HeardVm
 from console.records.incoming import EventState
 from wire import event as wire
 from wire.event import EVENT_FIELDS
 from wire.fields import fields_of
 
-CONDITIONS: Final = get_args(Condition)
 _NOT_AS_REPORTED: Final = {
     "eventId": "as the event's row has it",
     "resources": "each with the VM that it was found to be",
@@ -34,176 +33,6 @@ _NOT_AS_REPORTED: Final = {
 SHOWN_FIELDS: Final = tuple(name for name in EVENT_FIELDS if name not in _NOT_AS_REPORTED)
 """The fields of an event, by their names in records, that the API shows unchanged."""
 _SHOWN: Final = tuple(each.attribute for each in fields_of(wire.Event) if each.wire in SHOWN_FIELDS)
-
-
-class Source(Model):
-    """A source of records, and whether this console is connected to it."""
-
-    name: str
-    kind: str
-    connected: bool
-    last_record_at: Moment | None
-    trouble: str | None
-    quarantined: Count
-
-
-class Contacts(Model):
-    """How many VMs have each contact: how their bridges are heard."""
-
-    total: Count
-    heard: Count
-    late: Count
-    silent: Count
-    stopped: Count
-    learning: Count
-    retired: Count
-
-
-class Conditions(Model):
-    """How many VMs have each condition: what is coming to them."""
-
-    clear: Count
-    scheduled: Count
-    started: Count
-
-
-class Overview(Model):
-    """The fleet in numbers."""
-
-    now: Moment
-    vms: Contacts
-    conditions: Conditions
-    decisions_due: Count
-    sources: list[Source]
-
-
-def overview(
-    contacts: Mapping[str, int],
-    conditions: Mapping[str, int],
-    *,
-    due: int,
-    now: float,
-    sources: Sequence[Source],
-) -> Overview:
-    """Return the answer of `/api/v1/overview`, from the numbers of VMs by contact and by
-    condition.
-    """
-    vms = {name: contacts.get(name, 0) for name in CONTACTS}
-    total = sum(vms.values())
-    expecting = {name: conditions.get(name, 0) for name in CONDITIONS[1:]}
-    return Overview(
-        now=now,
-        vms=Contacts(total=total, **vms),
-        conditions=Conditions(clear=total - sum(expecting.values()), **expecting),
-        decisions_due=due,
-        sources=list(sources),
-    )
-
-
-class ReportedIdentity(Model):
-    """What a VM reports of itself."""
-
-    name: str
-    site: str
-    resource_id: str | None
-    subscription_id: str | None
-    resource_group: str | None
-    scale_set: str | None
-
-
-class VmConflict(Model):
-    """The contradiction about a VM: it reports another identity than it is known by, or its name is
-    that of another VM that was heard lately (`isTaken`). A person sends `id` back to accept what it
-    reports.
-    """
-
-    id: str
-    since: Moment | None
-    is_taken: bool
-    said: ReportedIdentity
-
-
-class VmItem(Model):
-    """A VM as a list shows it."""
-
-    vm_id: str
-    name: str
-    site: str
-    resource_id: str | None
-    location: str | None
-    zone: str | None
-    scale_set: str | None
-    contact: Contact
-    condition: Condition
-    last_heard_at: Moment | None
-    bridge_version: str | None
-    prepares: bool
-    gaps: int
-    conflict: VmConflict | None
-    events: list[str]
-    taken_by: str | None
-    taken_until: Moment | None
-
-
-class VmDetail(VmItem):
-    """A VM with its history."""
-
-    subscription_id: str | None
-    resource_group: str | None
-    tags: dict[str, str]
-    takes_commands: bool
-    retired_by: str | None
-    missing: list[MissingRecords]
-    history: list[PastEvent]
-    timeline: list[TimelineEntry]
-
-
-def vm_item(
-    heard: HeardVm,
-    expectation: Expectation,
-    assigned: Assignment | None = None,
-) -> VmItem:
-    """Return a VM as `/api/v1/vms` lists it."""
-    vm = heard.vm
-    return VmItem(
-        vm_id=vm.vm_id,
-        name=vm.name,
-        site=vm.site,
-        resource_id=vm.resource_id,
-        location=vm.location,
-        zone=vm.zone,
-        scale_set=vm.scale_set,
-        contact=heard.contact,
-        condition=expectation.condition,
-        last_heard_at=vm.heard_at,
-        bridge_version=vm.version,
-        prepares=vm.prepares,
-        gaps=vm.missing_records,
-        conflict=_vm_conflict(vm),
-        events=list(expectation.events),
-        taken_by=None if assigned is None else assigned.actor,
-        taken_until=None if assigned is None else assigned.until,
-    )
-
-
-def _vm_conflict(vm: Vm) -> VmConflict | None:
-    """Return what contradicts a VM's name or place, or None."""
-    if vm.conflict_at is None:
-        return None
-    reported = vm.reported_as or vm.known_as
-    return VmConflict(
-        id=reported.id,
-        since=vm.conflict_at,
-        is_taken=vm.withheld,
-        said=ReportedIdentity(
-            name=reported.name,
-            site=reported.site,
-            resource_id=reported.resource_id,
-            subscription_id=reported.subscription_id,
-            resource_group=reported.resource_group,
-            scale_set=reported.scale_set,
-        ),
-    )
 
 
 def decision_on(known: KnownEvent, now: float, listening: Listening) -> DecisionStatus:
@@ -325,7 +154,7 @@ class EventItem(Model):
     @property
     def is_news(self) -> bool:
         """Whether it is only information: no decision is due."""
-        return self.state == "scheduled" and self.event_status != "Scheduled"
+        return self.state == "scheduled" and wire.is_news(self.event_status)
 
 
 def event_item(
