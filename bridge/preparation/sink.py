@@ -30,6 +30,10 @@ class PreparingSink(Sink[Any]):
         super().__init__(inner.name, inner.settings, inner.context)
         self._inner = inner
         self._preparations = preparations
+        self._done: Record | None = None
+        """The record for which the inner sink has done all, when that could not be written."""
+        self._is_cut = False
+        """Whether a call was cut: another sink is made in place of this one."""
 
     @property
     def deadline(self) -> float:
@@ -65,7 +69,7 @@ class PreparingSink(Sink[Any]):
 
     def _prepare(self, record: Record, event: Record) -> None:
         try:
-            self._inner.deliver([event])
+            self._deliver_once(record, event)
         except SinkRejected as refused:
             self._preparations.note_gave_up(record, str(refused))
             raise
@@ -73,14 +77,28 @@ class PreparingSink(Sink[Any]):
             self._preparations.note_cut_off(record)
             raise
         self._preparations.note_prepared(record)
+        self._done = None
 
     def _deliver_start_or_end(self, record: Record) -> None:
         try:
-            self._inner.deliver([record])
+            self._deliver_once(record, record)
         except SinkRejected as refused:
             self._preparations.note_recovered(record, str(refused))
             raise
         self._preparations.note_recovered(record)
+        self._done = None
+
+    def _deliver_once(self, record: Record, event: Record) -> None:
+        """Deliver the event's record to the inner sink, unless it has done all for `record`
+        already, and only the disk did not take the result. A call that was cut has no result, even
+        if it succeeds after that: the sink that is made in place of this one may be at work.
+        """
+        if self._done == record:
+            return
+        self._inner.deliver([event])
+        if self._is_cut:
+            raise SinkError("the call was cut")
+        self._done = record
 
     def maintain(self) -> None:
         """Maintain the inner sink."""
@@ -92,6 +110,7 @@ class PreparingSink(Sink[Any]):
 
     def abort(self) -> None:
         """Cut a call of the inner sink."""
+        self._is_cut = True
         self._inner.abort()
 
     def close(self) -> None:

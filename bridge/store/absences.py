@@ -89,21 +89,23 @@ def reconcile(
     choices = dict(connection.execute("SELECT name, choice FROM sinks WHERE choice != ''"))
     was: dict[str, tuple[bool, str]] = {}  # whether a sink was there, and its role
     for name, cursor, active, kept_role in rows:
-        role = kept_role or _role_in_0_2_0(connection, name) or sinks.get(name, UNKNOWN).kind
+        role = kept_role or role_in_0_2_0(connection, name) or sinks.get(name, UNKNOWN).kind
         was[name] = (bool(active), role)
         if active and (name not in sinks or sinks[name].role != role):
-            _note_ends_owed(connection, name, role, cursor)
+            note_ends_owed(connection, name, role, cursor)
         if active and name not in sinks:
             _mark_removed(connection, name, head)
     for name, recipient in sinks.items():
         active, role = was.get(name, (False, recipient.role))
-        connection.execute(
-            # A sink that was removed from a store of 0.2.0 has no role there.
-            "UPDATE OR IGNORE ends_owed SET role = ? WHERE sink = ? AND role = ''",
-            (recipient.kind, name),
-        )
+        for table in ("acknowledged", "ends_owed"):
+            connection.execute(
+                # A sink that was removed from a store of 0.2.0 may have no role there.
+                f"UPDATE OR IGNORE {table} SET role = ? WHERE sink = ? AND role = ''",  # noqa: S608
+                (recipient.kind, name),
+            )
         if role != recipient.role:
             _carry_over_ends(connection, name, recipient.kind, prepares=recipient.prepares)
+            _owe_ends_of_retried(connection, name, recipient.role)
             _restart_in_role(connection, name, recipient.role)
         elif choices.get(name, recipient.choice) != recipient.choice:
             _return_to_left_out(connection, name, recipient.role, wants)
@@ -124,7 +126,7 @@ def reconcile(
     _delete_passed(connection)
 
 
-def _role_in_0_2_0(connection: sqlite3.Connection, sink: str) -> str | None:
+def role_in_0_2_0(connection: sqlite3.Connection, sink: str) -> str | None:
     """Return the role of a sink in a store of 0.2.0, which kept it only with what the sink had
     acknowledged; None if that is nothing. Raises `sqlite3.Error`.
     """
@@ -134,7 +136,7 @@ def _role_in_0_2_0(connection: sqlite3.Connection, sink: str) -> str | None:
     return None if newest is None else str(newest[0])
 
 
-def _note_ends_owed(connection: sqlite3.Connection, sink: str, role: str, cursor: int) -> None:
+def note_ends_owed(connection: sqlite3.Connection, sink: str, role: str, cursor: int) -> None:
     """Note the events whose start a sink may have got in this role, but not their end. Called for a
     sink that is removed or gets another role. Raises `sqlite3.Error`.
     """
@@ -186,6 +188,18 @@ def _carry_over_ends(
         "INSERT OR IGNORE INTO ends_owed (sink, role, event) SELECT ?1, ?3, event",
     ):
         connection.execute(f"{change} {events}", (sink, former, now))
+
+
+def _owe_ends_of_retried(connection: sqlite3.Connection, sink: str, role: str) -> None:
+    """Note the events of records that a person has let be tried again: they go to the sink in its
+    new role. Raises `sqlite3.Error`.
+    """
+    connection.execute(
+        "INSERT OR IGNORE INTO ends_owed (sink, role, event) "
+        "SELECT ?1, ?2, event FROM records JOIN dead USING (sequence) "
+        "WHERE sink = ?1 AND again AND event IS NOT NULL",
+        (sink, role),
+    )
 
 
 def _add_sink(

@@ -4,30 +4,18 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from bridge.store.acknowledgements import Acknowledgements
 from bridge.store.batch import COLUMNS, Batch, read_batch
 from bridge.store.database import Store, StoreError
+from bridge.store.progress import Progress, let_newer_follow
 from wire.moment import rfc3339
 from wire.record import BRIDGE_HEARTBEAT, EVENT_ENDED
 
 DEAD_SHOWN: Final = 1_000
 """How many dead records a listing shows at most; the count is always complete."""
-
-_NEWER_AGAIN: Final = (
-    "INSERT OR IGNORE INTO dead (sink, sequence, time, reason, attempts, again) "
-    "SELECT DISTINCT ?1, newer.sequence, newer.time, '', 0, 2 "
-    "FROM dead JOIN records AS older ON older.sequence = dead.sequence "
-    "JOIN acknowledged ON acknowledged.event = older.event AND acknowledged.sink = ?1 "
-    "JOIN records AS newer ON newer.sequence = acknowledged.sequence "
-    "WHERE dead.sink = ?1 AND dead.again AND newer.sequence > older.sequence"
-)
-"""Newer records of an event that a sink (parameter 1) gets again after an older one. They are not
-dead: the sink has had them, perhaps as one of another kind.
-"""
 
 _END_AGAIN: Final = (
     "INSERT OR IGNORE INTO dead (sink, sequence, time, reason, attempts, again) "
@@ -40,18 +28,6 @@ _END_AGAIN: Final = (
 """The end of an event, of this type (parameter 2), that was not for the sink when it moved past it
 (parameter 3): it had refused the beginning, and is to get that now.
 """
-
-_UNDONE: Final = (
-    "UPDATE acknowledged SET sequence = 0 WHERE sink = ?1 AND EXISTS ("
-    "SELECT 1 FROM dead JOIN records AS older ON older.sequence = dead.sequence "
-    "WHERE dead.sink = ?1 AND dead.again AND older.event = acknowledged.event "
-    "AND older.sequence < acknowledged.sequence)"
-)
-"""An older record may undo what the sink (parameter 1) did at a newer one: that counts as
-acknowledged only once the sink has acknowledged it again."""
-
-Write = Callable[[Callable[[sqlite3.Connection], object]], bool]
-"""Makes a change, not synced; returns whether it is written."""
 
 
 class DeadRecord(NamedTuple):
@@ -73,14 +49,12 @@ class DeadRecords:
     newer record of its event that follows it: that one is not dead.
     """
 
-    def __init__(self, store: Store, acknowledged: Acknowledgements) -> None:
+    def __init__(self, store: Store, progress: Progress) -> None:
         self._store = store
-        self._acknowledged = acknowledged
+        self._progress = progress
         self._lock = threading.Lock()
         self._again: set[str] = set()
         """Sinks that may have records to try again."""
-        self._delivered: set[tuple[str, int]] = set()
-        """Records that were delivered after all, when that could not be written."""
 
     def reload(self) -> None:
         """Read which sinks have records to try again: of an earlier run, or of requests that came
@@ -127,24 +101,13 @@ class DeadRecords:
         that the last record that it gets of an ended event is the event's end. So is an end that it
         did not want, if its sequence is not above `ends_until`.
         """
-        self._acknowledged.write()
-        with self._store.transaction() as connection:
+        with self._progress.transaction() as connection:
             count = _change(connection, "UPDATE dead SET again = 1", sink, sequences)
-            _follow(connection, sink)
+            let_newer_follow(connection, sink)
             connection.execute(_END_AGAIN, (sink, EVENT_ENDED, ends_until))
         with self._lock:
             self._again.add(sink)
-            self._delivered = {each for each in self._delivered if each[0] != sink}
         return count
-
-    def follow(self, connection: sqlite3.Connection, sink: str) -> None:
-        """Let what the sink has just acknowledged follow an older record of the same event that a
-        person has let be tried again meanwhile, in the connection's transaction.
-        """
-        with self._lock:
-            has_some = sink in self._again
-        if has_some:
-            _follow(connection, sink)
 
     def drop(self, sink: str, sequences: Sequence[int] | None) -> int:
         """Remove dead records of the sink, all or these; return how many."""
@@ -158,7 +121,7 @@ class DeadRecords:
                 return None
             # This comes before the read: otherwise a request that a person makes meanwhile is lost.
             self._again.discard(sink)
-            delivered = {sequence for name, sequence in self._delivered if name == sink}
+        delivered = self._progress.retried(sink)
         try:
             rows = self._store.read(
                 f"SELECT {COLUMNS} FROM dead "  # noqa: S608  # the columns are ours
@@ -175,16 +138,6 @@ class DeadRecords:
             with self._lock:
                 self._again.add(sink)
         return batch
-
-    def note_delivered(self, sink: str, sequences: Sequence[int], write: Write) -> None:
-        """Note that these records were delivered after all. Not synced: a power cut can only make
-        them be delivered twice.
-        """
-        done = [(sink, sequence) for sequence in sequences]
-        delete = "DELETE FROM dead WHERE sink = ? AND sequence = ?"
-        if not write(lambda connection: connection.executemany(delete, done)):
-            with self._lock:
-                self._delivered.update(done)
 
     def add(
         self,
@@ -214,11 +167,6 @@ class DeadRecords:
             "(NOT ?6 OR EXISTS (SELECT 1 FROM dead WHERE dead.sink = ?1 AND dead.sequence = ?5))",
             (sink, rfc3339(now), reason, attempts, sequence, again),
         )
-
-
-def _follow(connection: sqlite3.Connection, sink: str) -> None:
-    connection.execute(_NEWER_AGAIN, (sink,))
-    connection.execute(_UNDONE, (sink,))
 
 
 def _change(

@@ -10,10 +10,10 @@ from datetime import datetime
 from typing import Any, Final
 
 from bridge.store.absences import NOT_MISSED_CONDITION, Absence, absences_of, reconcile
-from bridge.store.acknowledgements import Acknowledgements
 from bridge.store.batch import COLUMNS, Batch, read_batch
 from bridge.store.database import Store
 from bridge.store.dead_letters import DeadRecords
+from bridge.store.progress import Progress, move_cursor
 from bridge.store.recipient import UNKNOWN, Accepts, Recipient
 from wire.record import EVENT_ENDED, RecordDraft
 
@@ -52,8 +52,8 @@ class Outbox:
         self._cursors: dict[str, int] = {}
         self._written: dict[str, int] = {}
         self._absences: dict[str, list[Absence]] = {}
-        self._acknowledged = Acknowledgements(store)
-        self.dead = DeadRecords(store, self._acknowledged)
+        self._progress = Progress(store)
+        self.dead = DeadRecords(store, self._progress)
 
     def register(self, sinks: Mapping[str, Recipient]) -> dict[str, int]:
         """Set the configured sinks; return their cursors. A sink that is new, or was not configured
@@ -109,10 +109,10 @@ class Outbox:
         done = batch.records if count is None else batch.records[:count]
         if not done:
             return
-        self._acknowledged.add(sink, self.recipients[sink].role, done)
+        self._progress.note_acknowledged(sink, self.recipients[sink].role, done)
         if batch.again:
-            sequences = [record.sequence for record in done]
-            self.dead.note_delivered(sink, sequences, self._acknowledged.write)
+            self._progress.note_retried(sink, [record.sequence for record in done])
+            self._progress.write()
         else:
             whole = len(done) == len(batch.records)
             self._advance(sink, batch.cursor if whole else done[-1].sequence)
@@ -138,10 +138,9 @@ class Outbox:
             self.dead.add(
                 connection, sink, sequence, reason=reason, attempts=attempts, now=now, again=again
             )
+            self._progress.write_in(connection)
             if not again:
-                # What was acknowledged before it, perhaps on a full disk, is behind the cursor now.
-                self._acknowledged.write_in(connection)
-                _move(connection, sink, sequence)
+                move_cursor(connection, sink, sequence)
 
         self._store.commit([] if notice is None else [notice], also=move)
         if not again:
@@ -197,13 +196,15 @@ class Outbox:
     def acknowledged(self, sink: str, event: str) -> bool:
         """Check whether the sink has acknowledged (not skipped) an event's newest record."""
         recipient = self.recipients.get(sink)
-        return recipient is not None and self._acknowledged.has(sink, recipient.role, event)
+        if recipient is None:
+            return False
+        return self._progress.has_acknowledged(sink, recipient.role, event)
 
     def acknowledged_before(self, sink: str, event: str) -> bool:
         """Check whether a sink that prepares has acknowledged an event's newest record in its plain
         role.
         """
-        return self._acknowledged.has(sink, self.recipients[sink].kind, event)
+        return self._progress.has_acknowledged(sink, self.recipients[sink].kind, event)
 
     def events_known_before(self, sink: str) -> list[str]:
         """Return the keys of the events whose start a sink that prepares may have got in its plain
@@ -238,7 +239,7 @@ class Outbox:
             return True
         if kind != EVENT_ENDED or concerns != 0 or not accepts(kind, True):  # noqa: FBT003
             return False
-        return self._acknowledged.may_have_received(sink, self.recipients[sink].role, sequence)
+        return self._progress.may_have_received(sink, self.recipients[sink].role, sequence)
 
     def _cursor(self, sink: str) -> int:
         """Return the sink's cursor, also if no bridge runs that has registered it."""
@@ -272,20 +273,11 @@ class Outbox:
             self._advance(sink, cursor)
 
     def _advance(self, sink: str, cursor: int) -> None:
-        def move(connection: sqlite3.Connection) -> None:
-            self.dead.follow(connection, sink)
-            _move(connection, sink, cursor)
-
         with self._lock:
             self._cursors[sink] = max(self._cursors[sink], cursor)
-        # If the disk takes nothing now, the next move writes this one too; until then a restart
-        # would repeat these deliveries.
-        if self._acknowledged.write(move):
+        self._progress.note_cursor(sink, cursor)
+        # If the disk takes nothing now, the next write writes this too; until then a restart would
+        # repeat these deliveries.
+        if self._progress.write():
             with self._lock:
                 self._written[sink] = max(self._written[sink], cursor)
-
-
-def _move(connection: sqlite3.Connection, sink: str, cursor: int) -> None:
-    connection.execute(
-        "UPDATE sinks SET cursor = ?1 WHERE name = ?2 AND cursor < ?1", (cursor, sink)
-    )

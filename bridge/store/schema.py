@@ -8,6 +8,7 @@ from contextlib import closing
 from functools import cache
 from typing import Final
 
+from bridge.store.absences import note_ends_owed, role_in_0_2_0
 from bridge.store.rows import upsert_meta
 
 SCHEMA_VERSION: Final = 4
@@ -108,10 +109,18 @@ def migrate(connection: sqlite3.Connection) -> None:
     for table in _OF_VERSION_4:
         connection.execute(_TABLES[table])
     connection.execute(_FORGOTTEN_INDEX)
-    connection.execute(
-        "INSERT INTO absences (sink, first) SELECT name, cursor FROM sinks WHERE NOT active"
-    )
+    _begin_absences(connection)
     connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+
+
+def _begin_absences(connection: sqlite3.Connection) -> None:
+    """Begin the absence of each sink that was not configured in the last run. Versions before 4 did
+    not keep when it was removed: what is after its cursor may have waited for it before that.
+    """
+    removed = connection.execute("SELECT name, cursor FROM sinks WHERE NOT active").fetchall()
+    for name, cursor in removed:
+        note_ends_owed(connection, name, role_in_0_2_0(connection, name) or "", cursor)
+        connection.execute("INSERT INTO absences (sink, first) VALUES (?, ?)", (name, cursor))
 
 
 def _migrate_first(connection: sqlite3.Connection) -> None:

@@ -248,6 +248,34 @@ def test_a_sink_that_gets_another_kind_at_the_upgrade_from_0_2_0_gets_what_is_pe
         assert EVENT_ID in {record.event_id for record in batch.records}
 
 
+@pytest.mark.parametrize("had", ["acknowledged", "waiting"])
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_sink_that_0_2_0_ran_without_gets_the_ends_that_it_missed(
+    tmp_path: Path, had: str, *, is_late: bool
+) -> None:
+    """A sink that was out of the settings of 0.2.0 is back, at the upgrade or in a later run: it
+    gets the end of an event that it had, or that waited for it, and what is pending.
+    """
+    path = tmp_path / "state" / FILE_NAME
+    path.parent.mkdir(mode=0o700)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript((SUPPORT / "store_0_2_0.sql").read_text(encoding="utf-8"))
+        connection.execute("UPDATE sinks SET active = 0, cursor = 1 WHERE name = 'drain'")
+        if had == "acknowledged":
+            connection.execute("UPDATE acknowledged SET sequence = 1 WHERE sequence = 2")
+        else:
+            connection.execute("DELETE FROM acknowledged")
+    store, _ = open_store(path.parent, NOW)
+    with closing(store):
+        outbox = Outbox(store)
+        if is_late:
+            outbox.register({"ops": Recipient(kind="test")})
+        outbox.register({name: Recipient(kind="test") for name in ("drain", "ops")})
+        batch = outbox.next("drain", 10)
+        assert batch is not None
+        assert [each.sequence for each in batch.records][:2] == [2, 3]
+
+
 def test_commands_of_a_new_version_do_not_convert_the_store(tmp_path: Path) -> None:
     """Before a new version is started, `seb check` and `seb outbox` of it may run beside the old
     one, which could not use a store that they had converted.

@@ -11,8 +11,8 @@ from support.documents.documents import NOW, VM
 
 from bridge.events import bridge_records
 from bridge.events.gaps import PollGap
-from bridge.store.recovery import StoreReset
 from sinks.testing import SAMPLE_STREAM, sample_record
+from wire.bridge import StoreReset
 from wire.observer import BridgeRun, Node, Observer
 from wire.record import CONTENT_TYPE, RecordDraft, seal
 from wire.schema import schema

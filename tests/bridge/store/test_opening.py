@@ -25,8 +25,9 @@ from bridge.store import opening
 from bridge.store.database import CONDEMNED_AGAIN, CONDEMNED_NAME, StoreError, condemn
 from bridge.store.opening import FILE_NAME, open_store, put_aside
 from bridge.store.outbox import Outbox
-from bridge.store.recovery import StoreReset, UnreadableError
+from bridge.store.recovery import UnreadableError
 from sinks.shared.errors import ConfigurationError, SebError, TryLaterError
+from wire.bridge import StoreReset
 from wire.record import BRIDGE_STORE_RESET
 
 CHECK = "PRAGMA quick_check"

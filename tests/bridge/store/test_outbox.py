@@ -500,6 +500,44 @@ def test_what_was_in_flight_at_a_retry_follows_too(store: Store, outbox: Outbox)
     assert outbox.next("ops", 1) is None
 
 
+def test_a_retried_record_in_flight_at_another_retry_follows_too(
+    store: Store, outbox: Outbox
+) -> None:
+    """The end of an event is being tried again when a person lets its beginning, which was refused
+    once more, be tried again too: the end is delivered after that.
+    """
+    store.commit([draft(1, event_id="E-1")], events=[event_row("E-1")])
+    store.commit([draft(2, event_id="E-1", record_type=EVENT_ENDED)])
+    for sequence in (1, 2):
+        outbox.mark_dead("ops", sequence, reason="no", attempts=1, now=NOW)
+    outbox.retry("ops", None)
+    first = outbox.next("ops", 1)
+    assert first is not None
+    outbox.mark_dead("ops", 1, reason="no", attempts=2, now=NOW, again=first.again)
+    in_flight = outbox.next("ops", 1)
+    assert in_flight is not None
+    assert sequences(in_flight.records) == [2]
+    outbox.retry("ops", None)
+    outbox.move_past("ops", in_flight)
+    assert sequences(drain(outbox)) == [1, 2]
+    assert outbox.dead.shown() == []
+
+
+def test_a_retried_record_goes_to_another_kind_with_its_end(store: Store, outbox: Outbox) -> None:
+    """A sink becomes another kind before a retried beginning reaches it: the new one gets the end
+    after it, though the former one wanted no ends.
+    """
+    choose(outbox, lambda kind, concerns: kind == EVENT_SCHEDULED, "then")
+    store.commit([draft(1, event_id="E-1")], events=[event_row("E-1")])
+    outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
+    ended = draft(2, event_id="E-1", record_type=EVENT_ENDED)
+    store.commit([ended, draft(3)], events=[event_row("E-1", pending=False)])
+    drain(outbox)
+    outbox.retry("ops", None)
+    outbox.register({"ops": Recipient(kind="another", accepts=EVENTS, choice="now")})
+    assert sequences(drain(outbox))[:2] == [1, 2]
+
+
 def test_what_a_sink_had_as_another_kind_follows_too(store: Store, outbox: Outbox) -> None:
     """A sink that is another kind now gets the end after a retried beginning, though only the
     former kind has had it.
@@ -699,6 +737,42 @@ def test_a_refusal_after_a_full_disk_forgets_no_acknowledgement(
     after = Outbox(store)
     after.register(recipients("ops"))
     assert after.acknowledged("ops", "e-1")
+
+
+def test_a_retried_record_that_a_full_disk_forgot_is_not_delivered_later(
+    store: Store, outbox: Outbox
+) -> None:
+    """A retried beginning was delivered while the disk took nothing. That is written with the end,
+    so that the next run does not deliver the beginning after it.
+    """
+    store.commit([draft(1, event_id="E-1")], events=[event_row("E-1")])
+    outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
+    outbox.retry("ops", None)
+    store.read("PRAGMA query_only=ON")
+    assert sequences(drain(outbox)) == [1]
+    store.read("PRAGMA query_only=OFF")
+    store.commit([draft(2, event_id="E-1", record_type=EVENT_ENDED)])
+    assert sequences(drain(outbox)) == [2]
+    after = Outbox(store)
+    after.register(recipients("ops"))
+    assert after.dead.shown() == []
+    assert after.next("ops", 9) is None
+
+
+def test_what_one_sink_did_on_a_full_disk_is_written_with_another_ones(
+    store: Store, outbox: Outbox
+) -> None:
+    """What a sink acknowledged while the disk took nothing comes to disk together with its cursor,
+    also by what another sink does.
+    """
+    outbox.register(recipients("ops", "other"))
+    store.commit([draft(1, event_id="E-1"), draft(2, event_id="E-1", record_type=EVENT_ENDED)])
+    store.read("PRAGMA query_only=ON")
+    drain(outbox)
+    store.read("PRAGMA query_only=OFF")
+    drain(outbox, "other", limit=1)
+    assert store.read("SELECT sequence FROM acknowledged WHERE sink = 'ops'") == [(2,)]
+    assert store.read("SELECT cursor FROM sinks WHERE name = 'ops'") == [(2,)]
 
 
 def test_the_backlog_is_counted_by_what_is_wanted(store: Store, outbox: Outbox) -> None:

@@ -1,0 +1,198 @@
+"""What the sinks have done, until it is on disk, and what each has acknowledged of an event."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from bridge.store.database import Store, StoreError
+from wire.record import Record
+
+_NEWER_AGAIN: Final = (
+    "INSERT OR IGNORE INTO dead (sink, sequence, time, reason, attempts, again) "
+    "SELECT DISTINCT ?1, newer.sequence, newer.time, '', 0, 2 "
+    "FROM dead JOIN records AS older ON older.sequence = dead.sequence "
+    "JOIN acknowledged ON acknowledged.event = older.event AND acknowledged.sink = ?1 "
+    "JOIN records AS newer ON newer.sequence = acknowledged.sequence "
+    "WHERE dead.sink = ?1 AND dead.again AND newer.sequence > older.sequence"
+)
+"""Newer records of an event that a sink (parameter 1) gets again after an older one. They are not
+dead: the sink has had them, perhaps as one of another kind.
+"""
+
+_UNDONE: Final = (
+    "UPDATE acknowledged SET sequence = 0 WHERE sink = ?1 AND EXISTS ("
+    "SELECT 1 FROM dead JOIN records AS older ON older.sequence = dead.sequence "
+    "WHERE dead.sink = ?1 AND dead.again AND older.event = acknowledged.event "
+    "AND older.sequence < acknowledged.sequence)"
+)
+"""An older record may undo what the sink (parameter 1) did at a newer one: that counts as
+acknowledged only once the sink has acknowledged it again."""
+
+
+class _Acknowledged(NamedTuple):
+    event: str
+    sink: str
+    role: str
+    sequence: int
+
+
+class _Retried(NamedTuple):
+    sink: str
+    sequence: int
+
+
+class _Noted(NamedTuple):
+    """What is not on disk yet."""
+
+    acknowledged: frozenset[_Acknowledged]
+    retried: frozenset[_Retried]
+    cursors: dict[str, int]
+
+
+class Progress:
+    """What each sink has done. Where the disk takes nothing, that is kept, and the next write
+    writes all of it: no sink's acknowledgements are ever on disk without its cursor. May be called
+    from any thread.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._acknowledged: set[_Acknowledged] = set()
+        self._retried: set[_Retried] = set()
+        self._cursors: dict[str, int] = {}
+
+    # What sinks do
+
+    def note_acknowledged(self, sink: str, role: str, records: Sequence[Record]) -> None:
+        """Note that the sink has acknowledged these records."""
+        acknowledged = {
+            _Acknowledged(event.casefold(), sink, role, record.sequence)
+            for record in records
+            if (event := record.event_id) is not None
+        }
+        with self._lock:
+            self._acknowledged |= acknowledged
+
+    def note_retried(self, sink: str, sequences: Sequence[int]) -> None:
+        """Note that the sink has acknowledged these records, which were tried again."""
+        with self._lock:
+            self._retried.update(_Retried(sink, each) for each in sequences)
+
+    def note_cursor(self, sink: str, cursor: int) -> None:
+        """Note how far the sink has come."""
+        with self._lock:
+            self._cursors[sink] = max(cursor, self._cursors.get(sink, 0))
+
+    # Writing
+
+    @contextmanager
+    def transaction(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
+        """Open a transaction of the store that begins with all that is noted. Raises `StoreError`;
+        then that stays noted.
+        """
+        with self._store.transaction(durable=durable) as connection:
+            noted = self._noted()
+            _write(connection, noted)
+            yield connection
+        with self._lock:
+            self._acknowledged -= noted.acknowledged
+            self._retried -= noted.retried
+            for sink, cursor in noted.cursors.items():
+                if self._cursors[sink] == cursor:
+                    del self._cursors[sink]
+
+    def write(self) -> bool:
+        """Write all that is noted, not synced: a power cut can only make records be delivered
+        twice. Return whether it is written.
+        """
+        try:
+            with self.transaction(durable=False):
+                return True
+        except StoreError:
+            return False
+
+    def write_in(self, connection: sqlite3.Connection) -> None:
+        """Write all that is noted within the connection's transaction. It stays noted until the
+        next `write`: the transaction may fail.
+        """
+        _write(connection, self._noted())
+
+    def _noted(self) -> _Noted:
+        with self._lock:
+            return _Noted(
+                acknowledged=frozenset(self._acknowledged),
+                retried=frozenset(self._retried),
+                cursors=dict(self._cursors),
+            )
+
+    # What is known
+
+    def retried(self, sink: str) -> set[int]:
+        """Return which records the sink has acknowledged that were tried again, while that could
+        not be written.
+        """
+        with self._lock:
+            return {each.sequence for each in self._retried if each.sink == sink}
+
+    def has_acknowledged(self, sink: str, role: str, event: str) -> bool:
+        """Check whether the sink, in that role, has acknowledged the event's newest record."""
+        with self._lock:
+            unwritten = bool(self._acknowledged)
+        if unwritten and not self.write():
+            return False
+        rows = self._store.read(
+            "SELECT 1 FROM acknowledged WHERE event = ?1 AND sink = ?2 AND role = ?3 "
+            "AND sequence = (SELECT max(sequence) FROM records WHERE event = ?1)",
+            (event, sink, role),
+        )
+        return bool(rows)
+
+    def may_have_received(self, sink: str, role: str, sequence: int) -> bool:
+        """Check whether the sink, in that role, may have received the event that the record of this
+        sequence is about.
+        """
+        rows = self._store.read(
+            "SELECT event, EXISTS (SELECT 1 FROM acknowledged WHERE event = records.event "
+            "AND sink = ?2 AND role = ?3) FROM records WHERE sequence = ?1",
+            (sequence, sink, role),
+        )
+        with self._lock:
+            noted = {each[:3] for each in self._acknowledged}
+        return any(written or (event, sink, role) in noted for event, written in rows)
+
+
+def _write(connection: sqlite3.Connection, noted: _Noted) -> None:
+    """Keep the newest acknowledged record of each event, sink and role: 0 there means that the sink
+    may have received the event, but has acknowledged nothing.
+    """
+    connection.executemany(
+        "INSERT INTO acknowledged (event, sink, role, sequence) VALUES (?1, ?2, ?3, ?4) "
+        "ON CONFLICT (event, sink, role) DO UPDATE SET sequence = excluded.sequence "
+        "WHERE excluded.sequence > sequence",
+        noted.acknowledged,
+    )
+    connection.executemany("DELETE FROM dead WHERE sink = ? AND sequence = ?", noted.retried)
+    for sink, cursor in noted.cursors.items():
+        move_cursor(connection, sink, cursor)
+    for sink in {each.sink for each in noted.acknowledged}:
+        let_newer_follow(connection, sink)
+
+
+def move_cursor(connection: sqlite3.Connection, sink: str, cursor: int) -> None:
+    """Move the sink's cursor forward. Raises `sqlite3.Error`."""
+    connection.execute(
+        "UPDATE sinks SET cursor = ?1 WHERE name = ?2 AND cursor < ?1", (cursor, sink)
+    )
+
+
+def let_newer_follow(connection: sqlite3.Connection, sink: str) -> None:
+    """Let the newest record that the sink has had of an event follow an older one that is tried
+    again, so that the older one is not the last that it gets. Raises `sqlite3.Error`.
+    """
+    connection.execute(_NEWER_AGAIN, (sink,))
+    connection.execute(_UNDONE, (sink,))
