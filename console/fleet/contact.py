@@ -62,12 +62,12 @@ class Listening:
     console could store anything, or of the last loss of transactions.
     """
     again_since: Mapping[str, float] = field(default_factory=dict)
-    """When consoles connected again to a source after a break that was longer than a moment; by
-    source.
+    """When consoles connected again to a source after a break that was longer than a moment, or
+    another console took a part of it; by source.
     """
     just_since: Mapping[str, float] = field(default_factory=dict)
-    """The same for a break of any length that ended some seconds ago: a VM that sends by itself
-    tries again after some seconds.
+    """When a console connected to a source some seconds ago: a VM that sends by itself may have
+    found no console before, and tries again after some seconds.
     """
     connected: Mapping[str, bool] = field(default_factory=dict)
     """Whether a running console is connected, for each source that one has."""

@@ -57,14 +57,22 @@ def decision_status(
 
 
 def with_turn(
-    status: DecisionStatus, turn: EventTurn | None, *, is_grouped: bool, can_prepare: bool
+    status: DecisionStatus,
+    turn: EventTurn | None,
+    *,
+    is_grouped: bool,
+    can_prepare: bool,
+    has_latest_groups: bool,
 ) -> DecisionStatus:
     """Return the status for an event that waits for its group: no decision is due while it waits
     for others, or while its VMs prepare. `is_grouped`: a group has its VMs, and without a turn it
     is not known if there is room. `can_prepare`: its VMs could prepare for it now.
+    `has_latest_groups`: otherwise nothing is due at this console, which refuses it.
     """
     if status.state not in ("due", "second"):
         return status
+    if status.state == "due" and not has_latest_groups:
+        return DecisionStatus(state="none")
     if turn is None or turn.state == "over":
         return DecisionStatus(state="none") if is_grouped and status.state == "due" else status
     if turn.state in ("preparing", "prepared"):

@@ -50,6 +50,7 @@ def decision_on(known: KnownEvent, now: float, listening: Listening) -> Decision
         known.turn,
         is_grouped=any(each.is_grouped for each in named),
         can_prepare=all(each.contact in ("heard", "late") for each in named if each.prepares),
+        has_latest_groups=known.has_latest_groups,
     )
 
 

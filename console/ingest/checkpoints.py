@@ -24,8 +24,9 @@ Fields = dict[str, Any]
 class Checkpoints(CheckpointStore):
     """Implements the SDK's checkpoint store. The writer writes the checkpoints, not this class."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, source: str) -> None:
         self._database = database
+        self._source = source
         # A SQLite file has one console, so its claims stay in memory; and after kill -9 it does
         # not wait for its own claims to end.
         self._own: dict[str, PartitionClaim] | None = {} if database.is_sqlite else None
@@ -49,7 +50,9 @@ class Checkpoints(CheckpointStore):
         """
         wanted = [_claim(fields) for fields in ownership_list]
         if self._own is None:
-            got = await asyncio.to_thread(write_claims, self._database.writing, wanted)
+            got = await asyncio.to_thread(
+                write_claims, self._database.writing, wanted, source=self._source
+            )
         else:
             got = [claimed(claim, time.time()) for claim in wanted]
             self._own.update((claim.partition, claim) for claim in got)

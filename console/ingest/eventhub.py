@@ -19,7 +19,7 @@ from azure.eventhub import EventData, TransportType
 from azure.eventhub.aio import EventHubConsumerClient, PartitionContext
 
 from console.db.connection.opening import Database
-from console.db.sources.checkpoints import Checkpoint
+from console.db.sources.checkpoints import RENEWAL_SECONDS, Checkpoint
 from console.ingest.checkpoints import Checkpoints
 from console.ingest.delivery import Delivery, QuarantinedMessage
 from console.ingest.settings import EventHubSource
@@ -33,8 +33,8 @@ from sinks.kinds.eventhub.tls import TlsSockets
 
 _LOG: Final = logging.getLogger("console")
 _BATCH: Final = 300
-_BALANCING_SECONDS: Final = 5.0
-_CLAIM_SECONDS: Final = 30.0
+_CLAIM_SECONDS: Final = 10.0
+"""After this time without a renewal, another console takes the partition."""
 _MAX_WAIT_SECONDS: Final = 30.0
 _NEXT_ADDRESS_SECONDS: Final = 0.25
 
@@ -67,7 +67,7 @@ class EventHubReader:
         self._settings = settings
         self._state = state
         self._writer = writer
-        self._checkpoints = Checkpoints(database)
+        self._checkpoints = Checkpoints(database, state.name)
         self._now = now
         self._stop = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -138,7 +138,7 @@ class EventHubReader:
         common: dict[str, Any] = {
             "consumer_group": self._settings.consumer_group,
             "checkpoint_store": self._checkpoints,
-            "load_balancing_interval": _BALANCING_SECONDS,
+            "load_balancing_interval": RENEWAL_SECONDS,
             "partition_ownership_expiration_interval": _CLAIM_SECONDS,
             "transport_type": TransportType.Amqp,
             "retry_total": 1,

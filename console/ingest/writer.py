@@ -31,7 +31,11 @@ from console.db.decisions.latest_groups import (
 )
 from console.db.events.known_events import NO_GROUPS
 from console.db.sources.checkpoints import write_checkpoint
-from console.db.sources.listening import was_nobody_listening, write_unbroken_since
+from console.db.sources.listening import (
+    does_another_listen,
+    was_nobody_listening,
+    write_unbroken_since,
+)
 from console.db.sources.quarantine import count_quarantined
 from console.db.upkeep.retention import delete_before
 from console.db.upkeep.timed_changes import write_timed_changes
@@ -182,7 +186,9 @@ class Writer:
         with self._database.writing.begin() as connection:
             self._now.compare(connection)
             begins_again = self._listening.write(connection, self._now(), has_break=has_break)
-            if begins_again:
+            # What this console alone was to hear shows in the intervals that it writes.
+            others = does_another_listen(connection, self._listening.run_id, self._now())
+            if begins_again and (has_break or not others):
                 write_unbroken_since(connection, self._now())
             take_the_lead(connection, self._started_groups(), self._now())
         self._database.continuity.note(breaks)

@@ -38,6 +38,8 @@ class Away:
     why: AwayBecause
     since: float
     event_key: EventKey | None = None
+    is_certain: bool = True
+    """Whether the console knows it; otherwise the VM may be away, and lists do not show it."""
 
 
 def away_by_group(
@@ -134,13 +136,32 @@ def _reason(vm: VmFacts, started: Mapping[str, EventFacts], *, with_unsure: bool
     event = started.get(vm.vm_id)
     if event is not None:
         since = vm.heard_at if event.started_at is None else event.started_at
-        return Away(vm_id=vm.vm_id, why="started", since=since, event_key=event.key)
-    if with_unsure and vm.missed_end is not None:
-        return Away(vm_id=vm.vm_id, why="started", since=vm.heard_at, event_key=vm.missed_end)
-    is_unsure = with_unsure and (vm.may_have_unread or vm.contact in ("late", "learning"))
-    if is_unsure or vm.contact in ("silent", "stopped"):
+        is_certain = event.status == STARTED or vm.vm_id in event.started_for
+        return Away(
+            vm_id=vm.vm_id,
+            why="started",
+            since=since,
+            event_key=event.key,
+            is_certain=is_certain,
+        )
+    if vm.contact in ("silent", "stopped"):
         why: AwayBecause = "stopped" if vm.contact == "stopped" else "silent"
         return Away(vm_id=vm.vm_id, why=why, since=vm.contact_since)
+    return _perhaps(vm) if with_unsure else None
+
+
+def _perhaps(vm: VmFacts) -> Away | None:
+    """Return why a VM may be away, though nothing is known that says so; None if it is there."""
+    if vm.missed_end is not None:
+        return Away(
+            vm_id=vm.vm_id,
+            why="started",
+            since=vm.heard_at,
+            event_key=vm.missed_end,
+            is_certain=False,
+        )
+    if vm.may_have_unread or vm.contact in ("late", "learning"):
+        return Away(vm_id=vm.vm_id, why="silent", since=vm.contact_since, is_certain=False)
     return None
 
 

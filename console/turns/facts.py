@@ -261,6 +261,8 @@ class TurnFacts:
     """
     can_sign: bool = True
     """Whether the console has a signing key."""
+    has_latest_groups: bool = True
+    """Whether the console that was started last has the same groups."""
 
     def named(self, event: EventFacts) -> list[VmFacts]:
         """Return the VMs that the event names and the console knows, in the order of vmId."""

@@ -98,13 +98,16 @@ def may_ask_next_vm(
     event_key: EventKey, facts: TurnFacts, now: float
 ) -> Literal["yes", "later", "no"]:
     """Return whether a further VM may be asked to approve an event whose approval is under way:
-    `later` if the budget has no room at this moment.
+    `later` if the budget has no room at this moment, or another console was started after this one
+    with other groups.
     """
     event = facts.events.get(event_key)
     turn = facts.turns.get(event_key)
     reading = Reading.at(facts, now)
     if event is None:
         return "yes"
+    if turn is not None and not (turn.is_overridden or facts.has_latest_groups):
+        return "later"
     if turn is None or not turn.is_held:  # it is over, or a person has ended it
         return "no" if facts.groups_touched(event) else "yes"
     if turn.state != "approving" or why_no_longer_approved(turn, event, reading):
@@ -122,7 +125,9 @@ def may_be_given(command: VmCommand, facts: TurnFacts, now: float) -> bool:
     if command.act == "approve":
         return may_ask_next_vm(key, facts, now) == "yes"
     turn = facts.turns.get(key)
-    return turn is not None and command.vm_id in vms_to_prepare(turn, Reading.at(facts, now))
+    if turn is None or not facts.has_latest_groups:
+        return False
+    return command.vm_id in vms_to_prepare(turn, Reading.at(facts, now))
 
 
 def _in_order(facts: TurnFacts) -> list[Turn]:

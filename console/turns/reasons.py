@@ -126,8 +126,9 @@ def why_no_room(event: EventFacts, reading: Reading, behind: Sequence[EventKey] 
     full = reading.over_budget(event)
     if full:
         key = full[0]
-        count = len(reading.away.get(key, {}))
-        return f"{count} of {key} away, and {reading.facts.groups[key].at_most} may be"
+        away = reading.away.get(key, {}).values()
+        verb = "" if all(each.is_certain for each in away) else "are or may be "
+        return f"{len(away)} of {key} {verb}away, and {reading.facts.groups[key].at_most} may be"
     return f"it is behind {len(behind)} other" + ("s" if len(behind) > 1 else "")
 
 

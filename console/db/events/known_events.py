@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, selec
 from console.db import rows
 from console.db.bulk import portions, rows_in
 from console.db.decisions import assignments
+from console.db.decisions.latest_groups import are_latest
 from console.db.decisions.turn_rows import shown_turns
 from console.db.events import named_vms
 from console.db.events.current_decisions import current_decisions
@@ -56,6 +57,7 @@ class _Related:
     disputed: Mapping[EventKey, Sequence[DisputedReporter]]
     turns: Mapping[EventKey, EventTurn]
     assigned: Mapping[assignments.Subject, Assignment]
+    has_latest_groups: bool
 
 
 class KnownEvents:
@@ -152,6 +154,7 @@ class KnownEvents:
             disputed=self._disputes(ids),
             turns=shown_turns(connection, ids),
             assigned=assignments.assignments_of(connection, assignments.EVENT, ids, self._now),
+            has_latest_groups=are_latest(connection, self._grouping.hash),
         )
 
     def _known_event(self, row: Row[Any], related: _Related) -> KnownEvent:
@@ -176,6 +179,7 @@ class KnownEvents:
             disputed=tuple(related.disputed.get(key, ())),
             turn=related.turns.get(key),
             assigned=related.assigned.get(assignments.Subject(*key)),
+            has_latest_groups=related.has_latest_groups,
         )
 
     def _counts(self, event_ids: Sequence[str]) -> dict[EventKey, tuple[int, int]]:

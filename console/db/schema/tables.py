@@ -317,4 +317,7 @@ ownership: Final = Table(
     Column("owner_id", Text, nullable=False),
     Column("etag", Text, nullable=False),
     Column("modified_at", Float(53), nullable=False),
+    # The source by which the hub is read, and when another console took the partition.
+    Column("source", Text, nullable=False, server_default=""),
+    Column("taken_at", Float(53), nullable=False, server_default="0"),
 )

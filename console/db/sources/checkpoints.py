@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
-from sqlalchemy import Connection, Engine, func, select, update
+from sqlalchemy import Connection, Engine, Row, case, func, select, update
 from sqlalchemy.dialects import postgresql
 
 from console.db.bulk import insert_of
 from console.db.schema import tables
+
+RENEWAL_SECONDS: Final = 2.0
+"""The time between two renewals of a claim, or a little more."""
+_UNREAD_SECONDS: Final = 3 * RENEWAL_SECONDS
+"""A partition whose claim was not renewed for this long is read by nobody, as far as is known."""
+_GONE_SECONDS: Final = 600.0
+"""A partition that nobody has claimed for this long, while others of its hub were claimed, does not
+exist any more.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +89,8 @@ def read_claims(
 ) -> list[PartitionClaim]:
     """Return the claims of a hub's partitions; `own` is this machine's clock."""
     c = tables.ownership.c
-    wanted = select(tables.ownership).where(c.hub == hub, c.consumer_group == consumer_group)
+    columns = [c[name] for name in PartitionClaim.__slots__]
+    wanted = select(*columns).where(c.hub == hub, c.consumer_group == consumer_group)
     with engine.begin() as connection:
         found = [PartitionClaim(**row._mapping) for row in connection.execute(wanted)]  # noqa: SLF001
         offset = _offset(connection, own)
@@ -87,15 +98,19 @@ def read_claims(
 
 
 def write_claims(
-    engine: Engine, claims: Iterable[PartitionClaim], *, own: Callable[[], float] = time.time
+    engine: Engine,
+    claims: Iterable[PartitionClaim],
+    *,
+    source: str,
+    own: Callable[[], float] = time.time,
 ) -> list[PartitionClaim]:
-    """Claim partitions; return the claims that succeeded. Another console may have been quicker.
-    `own` is this machine's clock.
+    """Claim partitions for a source; return the claims that succeeded. Another console may have
+    been quicker. `own` is this machine's clock.
     """
     with engine.begin() as connection:
         offset = _offset(connection, own)
         wanted = [(claim, claimed(claim, own())) for claim in claims]
-        return [made for claim, made in wanted if _is_got(connection, claim, made, offset)]
+        return [made for claim, made in wanted if _is_got(connection, claim, made, offset, source)]
 
 
 def _offset(connection: Connection, own: Callable[[], float]) -> float:
@@ -117,13 +132,17 @@ def claimed(claim: PartitionClaim, now: float) -> PartitionClaim:
 
 
 def _is_got(
-    connection: Connection, claim: PartitionClaim, made: PartitionClaim, offset: float
+    connection: Connection,
+    claim: PartitionClaim,
+    made: PartitionClaim,
+    offset: float,
+    source: str,
 ) -> bool:
     c = tables.ownership.c
     modified_at = made.modified_at + offset
     if claim.etag is None:
         values = {name: getattr(made, name) for name in PartitionClaim.__slots__}
-        values["modified_at"] = modified_at
+        values |= {"modified_at": modified_at, "source": source, "taken_at": modified_at}
         statement: Any = postgresql.insert(tables.ownership).values(values).on_conflict_do_nothing()
     else:
         statement = (
@@ -134,6 +153,39 @@ def _is_got(
                 c.partition == claim.partition,
                 c.etag == claim.etag,
             )
-            .values(owner_id=made.owner_id, etag=made.etag, modified_at=modified_at)
+            .values(
+                owner_id=made.owner_id,
+                etag=made.etag,
+                modified_at=modified_at,
+                source=source,
+                taken_at=case((c.owner_id == made.owner_id, c.taken_at), else_=modified_at),
+            )
         )
     return connection.execute(statement.returning(c.etag)).first() is not None
+
+
+def read_since(connection: Connection, now: float) -> dict[str, float]:
+    """Return since when every partition of a hub has been read by the console that reads it now, by
+    source; `now`, if one is read by nobody. Sources of a SQLite file are left out: its claims are
+    in memory.
+    """
+    c = tables.ownership.c
+    by_source: dict[str, list[Row[Any]]] = defaultdict(list)
+    for row in connection.execute(select(tables.ownership).where(c.source != "")):
+        by_source[row.source].append(row)
+    return {source: _all_read_since(rows, now) for source, rows in by_source.items()}
+
+
+def _all_read_since(claims: Iterable[Row[Any]], now: float) -> float:
+    newest = max(claims, key=lambda each: each.modified_at)
+    there = [
+        each
+        for each in claims
+        # The source may have had another hub before.
+        if (each.hub, each.consumer_group) == (newest.hub, newest.consumer_group)
+        and each.modified_at > newest.modified_at - _GONE_SECONDS
+    ]
+    if any(not each.owner_id or now - each.modified_at > _UNREAD_SECONDS for each in there):
+        return now
+    # A time in the future was written before the clock was set back.
+    return max((each.taken_at for each in there if each.taken_at <= now), default=0.0)

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, delete, func, or_, select, update
 
 from console.db.bulk import upsert
 from console.db.schema.tables import change, listening
+from console.db.sources.checkpoints import read_since
 from console.fleet.contact import Interval, Listening, SilentTime, merged
 
 GRACE_SECONDS: Final = 12.0
@@ -44,12 +45,14 @@ def read_listening(
     kept = or_(c.until > now - _KEPT_SECONDS, c.seen_at > now - GRACE_SECONDS)
     newest = select(listening).where(kept).order_by(c.until.desc()).limit(_MAX_INTERVALS)
     intervals: dict[str, list[Interval]] = {}
+    begun: dict[str, list[float]] = {}
     connected: dict[str, bool] = {}
     for row in connection.execute(newest):
         runs = row.seen_at >= now - GRACE_SECONDS
         is_connected = runs and row.until >= row.seen_at
         # A time in the future was written before the clock was set back.
         until = now if is_connected else min(now, row.until)
+        begun.setdefault(row.source, []).append(row.since)
         if until > row.since:
             interval = Interval(since=row.since, until=until)
             intervals.setdefault(row.source, []).append(interval)
@@ -57,15 +60,17 @@ def read_listening(
             connected[row.source] = connected.get(row.source, False) or is_connected
     is_broken = has_break or (bool(intervals) and not connected)
     together = {source: merged(found) for source, found in intervals.items()}
+    again = {source: found for source, each in together.items() if (found := _again(each, now))}
+    for source, since in read_since(connection, now).items():
+        again[source] = max(since, again.get(source, 0.0))
     return Listening(
         intervals=together,
-        again_since={
-            source: again for source, found in together.items() if (again := _again(found, now))
-        },
+        again_since=again,
+        # A console that was killed seems to run for a while, also beside its own next run.
         just_since={
-            source: found[-1].since
-            for source, found in together.items()
-            if len(found) > 1 and found[-1].since > now - _JUST_SECONDS
+            source: max(times)
+            for source, times in begun.items()
+            if len(times) > 1 and max(times) > now - _JUST_SECONDS
         },
         unbroken_since=now if is_broken else _unbroken_since(connection),
         connected=connected,
@@ -96,6 +101,15 @@ def was_nobody_listening(connection: Connection, now: float) -> bool:
     """
     last: float | None = connection.execute(select(func.max(listening.c.until))).scalar()
     return last is not None and abs(now - last) > GRACE_SECONDS
+
+
+def does_another_listen(connection: Connection, run_id: str, now: float) -> bool:
+    """Check whether another console was running while this one was not, as far as it wrote that."""
+    c = listening.c
+    runs = select(c.console).where(
+        c.console != run_id, c.seen_at.between(now - GRACE_SECONDS, now + GRACE_SECONDS)
+    )
+    return connection.execute(runs.limit(1)).first() is not None
 
 
 def write_unbroken_since(connection: Connection, now: float) -> None:

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, and_, or_, select
 
 from console.db.bulk import AT_ONCE
 from console.db.decisions import prepare_commands, turn_rows
+from console.db.decisions.latest_groups import are_latest
 from console.db.schema.tables import preparation
 from console.db.snapshot import Snapshot
 from console.db.turn_facts.event_facts import event_facts_of, next_approval_times
@@ -79,6 +80,7 @@ def read_turn_facts(snapshot: Snapshot, settings: TurnSettings) -> TurnFacts:
         turns=found,
         followed_until=prepare_commands.followed_until(connection, snapshot.now),
         can_sign=settings.can_sign,
+        has_latest_groups=are_latest(connection, grouping.hash),
     )
 
 

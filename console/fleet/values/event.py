@@ -113,3 +113,5 @@ class KnownEvent:
     disputed: tuple[DisputedReporter, ...] = ()
     """The reporters that are themselves in conflict."""
     assigned: Assignment | None = None
+    has_latest_groups: bool = True
+    """Whether the console that was started last has the same groups as the one that reads this."""

@@ -218,3 +218,19 @@ def test_a_group_approves_nothing_again_that_a_vm_has_refused(cluster: TurnClust
         cluster.wait(20)
         assert cluster.decide() + cluster.step() == []
     assert cluster.state(0) == "failed"
+
+
+@pytest.mark.parametrize("is_latest", [True, False])
+def test_a_console_with_outdated_groups_asks_no_further_vm(
+    pair: EventOfTwo, *, is_latest: bool
+) -> None:
+    """The VM that was asked to approve does not answer: the next one is asked, but not by a console
+    whose groups are not the latest, for which there may be room that is none.
+    """
+    cluster = pair.cluster
+    pair.approve()
+    if not is_latest:
+        cluster.start_another_console()
+    cluster.wait(75)
+    sent = cluster.decide()
+    assert [each.split()[0] for each in sent] == (["approve"] if is_latest else [])

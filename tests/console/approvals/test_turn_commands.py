@@ -72,12 +72,12 @@ def test_a_vm_that_refuses_again_and_again_is_asked_less_and_less(cluster: TurnC
 
 
 @pytest.mark.parametrize("act", ["prepare", "approve"])
-@pytest.mark.parametrize("crashes", [False, True])
+@pytest.mark.parametrize("meanwhile", ["nothing", "crash", "other groups"])
 def test_no_command_is_handed_out_that_has_no_room_any_more(
-    cluster: TurnCluster, act: str, *, crashes: bool
+    cluster: TurnCluster, act: str, meanwhile: str
 ) -> None:
     """A VM that fetches its commands late does not get one for which there was room when it was
-    written, and is none now.
+    written, and is none now; nor from a console whose groups are not the latest, which cannot know.
     """
     cluster.poll()
     cluster.announce(0)
@@ -89,10 +89,12 @@ def test_no_command_is_handed_out_that_has_no_room_any_more(
         assert cluster.step() == ["approve db-0"]
     cluster.now += timedelta(seconds=12)
     cluster.poll()
-    if crashes:
+    if meanwhile == "crash":
         cluster.lose(2)
+    elif meanwhile == "other groups":
+        cluster.start_another_console()
     found = cluster.decisions.commands_for(cluster.vms[0].vm_id)
-    assert [each.act for each in found] == ([] if crashes else [act])
+    assert [each.act for each in found] == ([act] if meanwhile == "nothing" else [])
 
 
 def test_a_command_that_was_fetched_counts_although_it_is_offered_again(

@@ -11,7 +11,6 @@ from support.console.turn_cluster import BOB, EventOfTwo, TurnCluster
 
 from console.approvals.refusal_reasons import DecisionRefusedError
 from console.db.connection.opening import Database
-from console.db.decisions.latest_groups import StartedGroups, write_latest_groups
 from console.fleet.decisions import decision_status
 
 
@@ -310,21 +309,17 @@ def test_a_vm_whose_program_gave_up_is_asked_last(pair: EventOfTwo) -> None:
     assert asked.vm_id == cluster.vms[0].vm_id
 
 
-def _started(groups_hash: str) -> StartedGroups:
-    return StartedGroups(hash=groups_hash, run_id="one", started_at=1.0)
-
-
 def test_groups_that_are_not_the_latest_need_force(by_people: TurnCluster) -> None:
     """A console with other groups than the one that was started last knows no budget of these."""
     by_people.announce(0)
     by_people.step()
-    with by_people.database.writing.begin() as connection:
-        write_latest_groups(connection, _started("others"))
+    assert by_people.is_due(0)
+    by_people.start_another_console()
+    assert not by_people.is_due(0)
     with pytest.raises(DecisionRefusedError) as refused:
         by_people.approve(0)
     assert refused.value.reason == "other_groups"
-    with by_people.database.writing.begin() as connection:
-        write_latest_groups(connection, _started(by_people.settings.grouping.hash))
+    by_people.start_another_console(by_people.settings.grouping.hash)
     by_people.approve(0)
 
 
@@ -332,7 +327,6 @@ def test_a_person_may_force_what_other_groups_hold_up(by_people: TurnCluster) ->
     """Nobody has to wait until a console is started again."""
     by_people.announce(0)
     by_people.step()
-    with by_people.database.writing.begin() as connection:
-        write_latest_groups(connection, _started("others"))
+    by_people.start_another_console()
     by_people.approve(0, force=True)
     assert "force_turn" in by_people.actions()

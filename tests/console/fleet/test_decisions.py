@@ -142,6 +142,7 @@ def test_the_status_of_an_open_decision(changes: dict[str, Any], expected: str |
 
 DUE = DecisionStatus(state="due")
 SECOND = DecisionStatus(state="second", by="ada")
+USUAL = {"is_grouped": True, "can_prepare": True, "has_latest_groups": True}
 
 
 @pytest.mark.parametrize(
@@ -161,15 +162,19 @@ SECOND = DecisionStatus(state="second", by="ada")
         (DUE, turn("waiting", person_may_approve=False), {}, "none"),
         (DUE, turn("forced"), {}, "none"),
         (DUE, turn("away"), {}, "none"),
+        (DUE, turn("waiting"), {"has_latest_groups": False}, "none"),
+        (DUE, None, {"is_grouped": False, "has_latest_groups": False}, "none"),
+        (SECOND, None, {"has_latest_groups": False}, "second"),
     ],
 )
 def test_a_decision_on_an_event_of_a_group_is_due_only_in_its_turn(
     given: DecisionStatus, held: EventTurn | None, facts: dict[str, bool], expected: str
 ) -> None:
     """A decision on an event of a group is due only if a person may approve it now and its VMs can
-    prepare; while they prepare, the event is being approved.
+    prepare; while they prepare, the event is being approved. At a console with outdated groups,
+    which refuses it, nothing is due.
     """
-    found = with_turn(given, held, **({"is_grouped": True, "can_prepare": True} | facts))
+    found = with_turn(given, held, **(USUAL | facts))
     assert found.state == expected
 
 
@@ -177,5 +182,5 @@ def test_who_asked_for_a_turn_approves_while_its_vms_prepare() -> None:
     """While the VMs of an event prepare, the person who asked for the turn is shown, with reason
     and time.
     """
-    found = with_turn(DUE, turn("preparing"), is_grouped=True, can_prepare=True)
+    found = with_turn(DUE, turn("preparing"), **USUAL)
     assert found == DecisionStatus(state="approving", by="ada", reason="why not", at=AT + 3)

@@ -23,6 +23,7 @@ from console.db.connection.opening import Database
 from console.db.connection.transactions import next_change_number, write_to
 from console.db.decisions import decision_rows as rows
 from console.db.decisions import prepare_commands
+from console.db.decisions.latest_groups import StartedGroups, write_latest_groups
 from console.db.snapshot import Snapshots
 from console.db.turn_facts.kept_turn_facts import KeptTurnFacts
 from console.db.turn_facts.turn_facts import TurnSettings
@@ -126,6 +127,12 @@ class TurnCluster:
         with write_to(self.database) as (connection, change_number):
             now = self.now.timestamp()
             write_timed_changes(connection, change_number, now=now, silent_time=self.silent_time)
+
+    def start_another_console(self, groups_hash: str = "others") -> None:
+        """Start another console with groups of this hash."""
+        groups = StartedGroups(hash=groups_hash, run_id="another", started_at=1.0)
+        with self.database.writing.begin() as connection:
+            write_latest_groups(connection, groups)
 
     def set_back(self) -> None:
         """Set the console's clock back by an hour, and let the writer correct the times."""

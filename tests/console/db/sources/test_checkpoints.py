@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
+from sqlalchemy import select
 from support.console.records import FakeVm
 from support.console.writer_bench import WriterBench, received
 
 from console.db.connection.opening import Database
+from console.db.schema.tables import ownership
 from console.db.sources.checkpoints import (
     Checkpoint,
     PartitionClaim,
@@ -39,15 +42,36 @@ def test_a_partition_is_claimed_by_one(database: Database) -> None:
     if database.is_sqlite:
         pytest.skip("a SQLite file has one console, which keeps its claims in memory")
     claim = PartitionClaim(hub="ns/hub", consumer_group="g", partition="0", owner_id="one")
-    got = write_claims(database.writing, [claim])
+    got = write_claims(database.writing, [claim], source="hub")
     assert [each.owner_id for each in got] == ["one"]
-    assert write_claims(database.writing, [claim]) == []
+    assert write_claims(database.writing, [claim], source="hub") == []
     other = PartitionClaim(
         hub="ns/hub", consumer_group="g", partition="0", owner_id="two", etag="wrong"
     )
-    assert write_claims(database.writing, [other]) == []
+    assert write_claims(database.writing, [other], source="hub") == []
     (kept,) = read_claims(database.reading, "ns/hub", "g")
     assert (kept.owner_id, kept.etag) == ("one", got[0].etag)
+
+
+def test_a_partition_is_read_since_another_console_took_it(database: Database) -> None:
+    """A claim keeps since when its console reads the partition: a renewal does not change that, and
+    another console begins anew.
+    """
+    if database.is_sqlite:
+        pytest.skip("a SQLite file has one console, which keeps its claims in memory")
+    claim = PartitionClaim(hub="ns/hub", consumer_group="g", partition="0", owner_id="one")
+
+    def taken_at() -> float:
+        with database.reading.begin() as connection:
+            found: float = connection.execute(select(ownership.c.taken_at)).scalar_one()
+            return found
+
+    (got,) = write_claims(database.writing, [claim], source="hub")
+    first = taken_at()
+    (renewed,) = write_claims(database.writing, [got], source="hub")
+    assert taken_at() == first
+    write_claims(database.writing, [replace(renewed, owner_id="two")], source="hub")
+    assert taken_at() > first
 
 
 @pytest.mark.parametrize("apart", [-3600.0, 3600.0])
@@ -60,7 +84,7 @@ def test_a_claim_is_as_old_to_a_machine_whose_clock_is_wrong(
     if database.is_sqlite:
         pytest.skip("a SQLite file has one console, which keeps its claims in memory")
     claim = PartitionClaim(hub="ns/hub", consumer_group="g", partition="0", owner_id="one")
-    write_claims(database.writing, [claim], own=lambda: time.time() + apart)
+    write_claims(database.writing, [claim], source="hub", own=lambda: time.time() + apart)
     (seen,) = read_claims(database.reading, "ns/hub", "g")
     assert abs(time.time() - seen.modified_at) < 30
     (mine,) = read_claims(database.reading, "ns/hub", "g", own=lambda: time.time() + apart)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
+from console.db.bulk import upsert
 from console.db.connection.opening import Database
+from console.db.schema.tables import ownership
 from console.db.sources.listening import (
     GRACE_SECONDS,
     ListeningInterval,
+    does_another_listen,
     end_other_runs,
     read_listening,
     was_nobody_listening,
@@ -66,6 +69,57 @@ def test_the_next_run_at_a_file_ends_the_one_before(database: Database) -> None:
         now = read_listening(connection, START + 51, None)
     assert now.connected == {}
     assert now.intervals == {"mqtt": [Interval(since=START, until=START + 50)]}
+
+
+def test_the_start_of_a_console_beside_another_run_is_a_break_for_a_moment(
+    database: Database,
+) -> None:
+    """A console that was killed seems to run for a while: its next run begins a break of ten
+    seconds all the same, for VMs that send by themselves and found no console.
+    """
+    with database.writing.begin() as connection:
+        listened(connection, "a", START, START + 50)
+        assert read_listening(connection, START + 51, None).just_since == {}
+        listened(connection, "b", START + 55, START + 55)
+        assert read_listening(connection, START + 56, None).just_since == {"mqtt": START + 55}
+        assert read_listening(connection, START + 66, None).just_since == {}
+
+
+def claimed(
+    connection: Connection, partition: str, *, owner: str = "a", at: float, taken_at: float = START
+) -> None:
+    """Record that a console has renewed its claim of a partition, which it took at some time."""
+    row = {"hub": "ns/hub", "consumer_group": "g", "partition": partition, "etag": "e"}
+    row |= {"source": "hub", "owner_id": owner}
+    upsert(connection, ownership, [{**row, "modified_at": at, "taken_at": taken_at}])
+
+
+def test_a_hub_is_listened_to_once_every_partition_is_read(database: Database) -> None:
+    """While nobody reads a partition of a hub, and until a VM is heard after another console has
+    taken it, the VM may have told something that is not read.
+    """
+    with database.writing.begin() as connection:
+        claimed(connection, "0", at=START + 60)
+        claimed(connection, "1", owner="b", at=START + 60)
+        assert read_listening(connection, START + 65, None).again_since == {"hub": START}
+        claimed(connection, "0", at=START + 66)
+        assert read_listening(connection, START + 67, None).again_since == {"hub": START + 67}
+        claimed(connection, "1", at=START + 70, taken_at=START + 70)
+        claimed(connection, "0", at=START + 70)
+        assert read_listening(connection, START + 71, None).again_since == {"hub": START + 70}
+        claimed(connection, "1", owner="", at=START + 71, taken_at=START + 71)
+        assert read_listening(connection, START + 72, None).again_since == {"hub": START + 72}
+        claimed(connection, "0", at=START + 671)
+        assert read_listening(connection, START + 672, None).again_since == {"hub": START}
+
+
+def test_who_listens_meanwhile_loses_nothing(database: Database) -> None:
+    """A console that stood still for a while has missed nothing that another one has heard."""
+    with database.writing.begin() as connection:
+        listened(connection, "a", START, START + 50)
+        assert does_another_listen(connection, "b", START + 50 + GRACE_SECONDS)
+        assert not does_another_listen(connection, "a", START + 50)
+        assert not does_another_listen(connection, "b", START + 51 + GRACE_SECONDS)
 
 
 def test_a_source_that_is_not_connected_is_known(database: Database) -> None:

@@ -90,6 +90,10 @@ def upgrade() -> None:
     _create_preparations_and_turns()
     _create_incidents()
     _create_audit_head()
+    op.add_column("ownership", _text("source"))
+    op.add_column(
+        "ownership", sa.Column("taken_at", sa.Float(53), nullable=False, server_default="0")
+    )
     for name in ("groups_hash", "groups_run"):
         op.add_column("change", _text(name))
     for name in ("unbroken_since", "groups_since"):
