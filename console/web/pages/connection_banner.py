@@ -1,5 +1,5 @@
 """The red bar of every page: the reasons why the page may be wrong, such as a source that is not
-connected.
+connected, or why nothing can be decided here.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from console.db.connection.errors import DatabaseFailedError
+from console.db.decisions.latest_groups import are_latest
 from console.web.app_state import AppState
 from console.web.pages.formatting import plural
 
@@ -21,7 +22,9 @@ class Trouble:
 
 
 def troubles(state: AppState) -> list[Trouble]:
-    """Return everything that the console is not connected to, and why; empty if all works."""
+    """Return everything that the console is not connected to, and why it decides nothing, if so;
+    empty if all works.
+    """
     found = []
     if state.writer.progress.trouble is not None:
         found.append(
@@ -56,7 +59,25 @@ def troubles(state: AppState) -> list[Trouble]:
                 remedy="What this page shows of its VMs may be old.",
             )
         )
+    if not _has_latest_groups(state):
+        found.append(
+            Trouble(
+                title="Another console was started after this one with other groups",
+                detail="This one gives no turns, and nothing is due here.",
+                remedy="Decide at the other console, or start this one again with the same "
+                "SEB_CONSOLE_GROUPS.",
+            )
+        )
     return found
+
+
+def _has_latest_groups(state: AppState) -> bool:
+    """Check whether the console that was started last has the same groups, as far as is known."""
+    try:
+        with state.snapshots.open() as snapshot:
+            return are_latest(snapshot.connection, state.grouping.hash)
+    except DatabaseFailedError:
+        return True
 
 
 def _depending(state: AppState, source: str) -> str:

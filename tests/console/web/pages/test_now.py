@@ -10,6 +10,8 @@ from support.console.records import FakeVm
 from support.console.stage import ConsoleStage, fleet_of_all_states
 from support.page.browser import check_views
 
+from console.db.decisions.latest_groups import StartedGroups, write_latest_groups
+
 
 def test_the_first_page_answers_the_five_questions(stage: ConsoleStage, page: Page) -> None:
     """The page says whether a decision is due, for which VMs, how much time is left and which VMs
@@ -78,6 +80,21 @@ def test_a_source_that_is_away_is_a_red_bar(stage: ConsoleStage, page: Page) -> 
     bar = page.locator("#troubles .alarm")
     expect(bar).to_contain_text("Source web (webhook) is not connected")
     expect(bar).to_contain_text("connection refused by broker.example:8883")
+
+
+def test_outdated_groups_are_a_red_bar(stage: ConsoleStage, page: Page) -> None:
+    """Once another console was started with other groups, this one says that nothing is due here,
+    and why.
+    """
+    fleet_of_all_states(stage)
+    page.goto(stage.url)
+    expect(page.locator("h1")).to_have_text("1 decision is due")
+    others = StartedGroups(hash="others", run_id="another", started_at=9e9)
+    with stage.console.database.writing.begin() as connection:
+        write_latest_groups(connection, others)
+    page.goto(stage.url)
+    expect(page.locator("#troubles .alarm")).to_contain_text("This one gives no turns")
+    expect(page.locator("h1")).not_to_have_text("1 decision is due")
 
 
 def test_a_database_that_fails_is_a_red_bar(stage: ConsoleStage, page: Page) -> None:
