@@ -1,4 +1,6 @@
-"""However the settings of a sink change, and whatever it refuses, no end is hidden from it."""
+"""However the settings and the kind of a sink change, and whatever it or the disk refuses, no end
+is hidden from it.
+"""
 
 import random
 import tempfile
@@ -18,7 +20,9 @@ MEMORY = Path("/dev/shm")
 def test_a_sink_hears_of_every_end(
     monkeypatch: pytest.MonkeyPatch, histories: int, first: int | None
 ) -> None:
-    """Filters, removals, refusals, kills and a person who has dead records tried again."""
+    """Filters, kinds, removals, refusals, kills, a full disk and a person who has dead records
+    tried again.
+    """
     monkeypatch.setattr(ballast, "SIZE_BYTES", 1)
     monkeypatch.setattr(database, "PRUNE_EVERY", 1)
     seed = random.randrange(10**9) if first is None else first

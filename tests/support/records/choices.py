@@ -1,26 +1,31 @@
-"""One sink whose settings, far end and person do whatever they like: it still hears of each end.
+"""One sink whose settings, kind, far end, disk and person do whatever they like: it still hears of
+each end.
 
-The far end believes the record of an event that it got last. Whenever the sink takes all records,
-has everything and has no dead record, that is what the store has, too.
+Each kind of the sink has a far end of its own, which believes the record of an event that it got
+last. Whenever the sink takes all records, has everything and has no dead record, that is what the
+store has, too. Another sink takes everything; its writes also write what this one has done.
 """
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from support.documents.documents import FakeClock, ScriptedImds, body, entry
 from support.imds.poller_bench import state_and_poller
-from support.records.bench import Quiet
+from support.records.bench import DISK_FINE, DISK_FULL, Quiet
 
 from bridge.delivery.dispatcher import recipients
+from bridge.store.database import StoreError
 from bridge.store.opening import open_store
 from bridge.store.outbox import Outbox
 from sinks.base import SinkSettings
 from sinks.samples import sample_context
 from wire.record import EVENT_ENDED, EVENT_SCHEDULED, EVENT_STARTED, EVENT_UPDATED, Record
 
-NAME = "ops"
+NAME, OTHER = "ops", "log"
+KINDS = ("quiet", "loud")
 HOW = ["all", "all", "some", "unmarked", "refuse"]
 """What a sink does with a batch."""
 Choice = tuple[tuple[str, ...] | None, bool]
@@ -60,11 +65,12 @@ class ChoosingBench:
     def __init__(self, directory: Path, number: int) -> None:
         self.random = random.Random(number)
         self.choice: Choice | None = ALL
-        self.view: dict[str, Record] = {}
-        """The record that the far end got last of each event."""
+        self.kind = KINDS[0]
+        self.views: dict[str, dict[str, Record]] = {kind: {} for kind in KINDS}
+        """For each kind, the record that its far end got last of each event."""
         self._dropped: dict[str, int] = {}
         """Of an event of which a person has dropped a record, the newest sequence then: until the
-        far end gets a later record, nobody knows what it believes.
+        far end gets a later record, nobody knows what it believes, whatever its kind.
         """
         self._directory = directory
         self._clock = FakeClock()
@@ -77,11 +83,12 @@ class ChoosingBench:
         """Live through so many steps, and look at the end."""
         for _ in range(steps):
             self._pick(self._steps())()
-        self._restart(ALL)
-        self._take_all()
-        self.outbox.retry(NAME, None)
-        self._poll()
-        self._settle()
+        for kind in KINDS:
+            self._restart(ALL, kind)
+            self._take_all()
+            self.outbox.retry(NAME, None)
+            self._poll()
+            self._settle()
         self.store.close()
 
     def _steps(self) -> list[Callable[[], object]]:
@@ -94,37 +101,44 @@ class ChoosingBench:
             self._retry,
             self._drop,
             self._settle,
-            *[lambda: self._restart(self._pick(CHOICES))] * 2,
+            *[self._reconfigure] * 2,
             *[self._restart_twice] * 2,
             *[self._come_and_go] * 3,
             self._retry_between_runs,
+            *[self._serve_other] * 2,
+            *[self._serve_on_full_disk] * 2,
         ]
 
     def _begin(self) -> None:
         self.store, _ = open_store(self._directory, self._clock.now())
         self.state, self._poller = state_and_poller(self.store, self._imds, self._clock)
         self.outbox = Outbox(self.store)
-        sinks = []
+        sinks = [Quiet(OTHER, SinkSettings(kind=KINDS[0]), sample_context())]
         if self.choice is not None:
             types, ours_only = self.choice
-            settings = SinkSettings(kind="quiet", types=types, affects_this_vm_only=ours_only)
+            settings = SinkSettings(kind=self.kind, types=types, affects_this_vm_only=ours_only)
             sinks.append(Quiet(NAME, settings, sample_context()))
         self.outbox.register(recipients(sinks))
 
-    def _restart(self, choice: Choice | None) -> None:
+    def _restart(self, choice: Choice | None, kind: str) -> None:
         """Another run, with these settings of the sink; no record tells that it begins."""
         self.store.close()
-        self.choice = choice
+        self.choice, self.kind = choice, kind
         self._begin()
+
+    def _reconfigure(self) -> None:
+        """Another run, with any settings of the sink, which is sometimes of the other kind."""
+        kinds = [*[self.kind] * 4, *KINDS]
+        self._restart(self._pick(CHOICES), self._pick(kinds))
 
     def _restart_twice(self) -> None:
         """Two runs with other settings, and the sink takes little in the first."""
-        self._restart(self._pick(CHOICES))
+        self._reconfigure()
         if self.random.random() < 0.5:
             self._come_and_go()
         if self.random.random() < 0.3:
             self._serve("some")
-        self._restart(self._pick(CHOICES))
+        self._reconfigure()
 
     def _come_and_go(self) -> None:
         """An event that is there ends; one that is not comes and goes."""
@@ -139,7 +153,7 @@ class ChoosingBench:
         """A person has dead records tried again while no bridge runs, and changes the settings."""
         self.outbox = Outbox(self.store)
         self._retry()
-        self._restart(self._pick(CHOICES))
+        self._reconfigure()
 
     def _retry(self) -> None:
         """A person has dead records tried again: all, or one of them."""
@@ -194,27 +208,46 @@ class ChoosingBench:
         count = 1 if how == "some" else len(batch.records)
         for record in batch.records[:count]:
             if record.event_id is not None:
-                self.view[record.event_id] = record
+                self.views[self.kind][record.event_id] = record
         if how == "unmarked":
-            self._restart(self.choice)
+            self._restart(self.choice, self.kind)
         else:
             self.outbox.move_past(NAME, batch, count)
         return True
+
+    def _serve_other(self) -> None:
+        """The other sink takes a batch."""
+        if batch := self.outbox.next(OTHER, 3):
+            self.outbox.move_past(OTHER, batch)
+
+    def _serve_on_full_disk(self) -> None:
+        """The sink is served while the store refuses writes. Once it accepts them, the first write
+        may be for the other sink, and the bridge may be restarted at once.
+        """
+        self.store.read(DISK_FULL)
+        for _ in range(self._pick([1, 2, 3])):
+            with suppress(StoreError):
+                self._serve(self._pick(HOW))
+        self.store.read(DISK_FINE)
+        if self.random.random() < 0.5:
+            self._serve_other()
+        if self.random.random() < 0.6:
+            self._reconfigure()
 
     def _take_all(self) -> None:
         while self._serve("all"):
             pass
 
     def _settle(self) -> None:
-        """The sink takes everything; then its far end knows what is so. If the sink leaves out
-        events of other VMs, what it knows has its end, or names this VM no more.
+        """The sink takes everything; then the far end of its kind knows what is so. If the sink
+        leaves out events of other VMs, what it knows has its end, or names this VM no more.
         """
         self._take_all()
         if self.choice not in (ALL, OURS) or self.outbox.dead.count(NAME):
             return
         pending = {each.event.event_id: each for each in self.state.events.values() if each.pending}
         for event in EVENTS:
-            known, tracked = self.view.get(event), pending.get(event)
+            known, tracked = self.views[self.kind].get(event), pending.get(event)
             if (known.sequence if known else 0) <= self._dropped.get(event.casefold(), -1):
                 continue
             if tracked is None:
