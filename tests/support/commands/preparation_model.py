@@ -95,7 +95,8 @@ class StandInDrain(Sink[SinkSettings]):
     def _run(self, record: Record) -> None:
         event = str(record.event_id)
         over = record.type == EVENT_ENDED or not record.affects_this_vm
-        if self.answer not in ("takes it", "is not marked"):  # a mark is the outbox's, not its own
+        is_cut = self.answer not in ("takes it", "is not marked")  # the outbox marks, not the drain
+        if is_cut and record.type != EVENT_STARTED:  # which undoes nothing, and comes again
             self.prepared.pop(event, None)
         if self.answer == "fails":
             raise SinkError("no")
