@@ -16,7 +16,14 @@ from typing import Final, cast
 from console.access.people import Person
 from console.audit import audit_log
 from console.config.settings import Role
-from console.db.access.tokens import TokenRow, insert_token, read_token, read_tokens, revoke_token
+from console.db.access.tokens import (
+    ACTOR_PREFIX,
+    TokenRow,
+    insert_token,
+    read_token,
+    read_tokens,
+    revoke_token,
+)
 from console.db.connection.opening import Database
 from console.db.connection.transactions import read_from, write_to
 from console.errors import RefusedError
@@ -24,8 +31,6 @@ from console.fleet.moments import moment
 
 PREFIX: Final = "sebc_"
 """The beginning of every token, so that a scanner of secrets finds one that was published."""
-ACTOR: Final = "token:"
-"""Prefix of a token's name where it stands in the place of a person's."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _MAX_CHARACTERS: Final = 200
 _DAY_SECONDS: Final = 86_400.0
@@ -117,7 +122,7 @@ class Tokens:
         if row is None:
             return None
         role = cast("Role", row.role)
-        name = ACTOR + row.name
+        name = ACTOR_PREFIX + row.name
         return Person(name=name, roles=frozenset({role}), site=row.site, is_token=True)
 
     async def row(self, hashed: str) -> TokenRow | None:

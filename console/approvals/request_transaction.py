@@ -25,6 +25,7 @@ from console.approvals.turn_requests import TurnRequests
 from console.audit import audit_log
 from console.audit.chain import AuditValue
 from console.audit.limiter import AuditLimiter
+from console.db.access.tokens import bad_tokens
 from console.db.decisions import decision_rows
 from console.db.snapshot import Snapshot
 from console.db.turn_facts.turn_facts import TurnSettings
@@ -115,11 +116,14 @@ class RequestTransaction:
         known = self._snapshot.events.find_event(request.event_id, request.scope)
         if known is None:
             return RequestSituation(request=request, policy=self._policy, known=None)
+        open_decision = decision_rows.read_open(self._connection, known.event.key)
+        first = [] if open_decision is None else [open_decision.actor]
         return RequestSituation(
             request=replace(request, event_id=known.event.event_id),  # given in any case
             policy=self._policy,
             known=known,
-            open_decision=decision_rows.read_open(self._connection, known.event.key),
+            open_decision=open_decision,
+            is_first_bad=bool(bad_tokens(self._connection, first, self._now)),
             candidates=candidates(known, self._now, self._snapshot.listening),
         )
 

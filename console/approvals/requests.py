@@ -109,6 +109,8 @@ class RequestSituation:
     known: KnownEvent | None
     open_decision: Decision | None = None
     """The decision on the event that is not over."""
+    is_first_bad: bool = False
+    """Whether it was made by a token in whose name nothing is approved any more."""
     candidates: Sequence[Candidate] = ()
     """The VMs that can be asked now, the best first."""
     held_turn: HeldTurn | None = None
@@ -120,7 +122,7 @@ class RequestSituation:
         second person.
         """
         open_decision = self.open_decision
-        if open_decision is None or open_decision.state != "second":
+        if open_decision is None or open_decision.state != "second" or self.is_first_bad:
             return None
         return open_decision if open_decision.fingerprint == self.request.fingerprint else None
 

@@ -16,6 +16,7 @@ from console.approvals.request_transaction import DecisionResult, RequestTransac
 from console.approvals.requests import DecisionRequest
 from console.approvals.turn_commands import due_commands, reason_of, write_command
 from console.audit import audit_log
+from console.db.access.tokens import ACTOR_PREFIX
 from console.db.decisions import turn_rows
 from console.db.snapshot import Snapshot
 from console.fleet.values.keys import EventKey
@@ -89,11 +90,14 @@ def write_turn_steps(
 
 
 def _approve(requests: RequestTransaction, turn: Turn) -> DecisionResult:
-    """Approve an event whose VMs are prepared, in the name of the actor that took its turn."""
+    """Approve an event whose VMs are prepared, in the name of the actor that took its turn. If that
+    is a token, it is good: `plan` returns no other.
+    """
     actor = turn.actor or ""
+    is_token = turn.is_by_group or actor.startswith(ACTOR_PREFIX)
     request = DecisionRequest(
         what="approve",
-        person=Person(name=actor, roles=frozenset({"approver"}), is_token=turn.is_by_group),
+        person=Person(name=actor, roles=frozenset({"approver"}), is_token=is_token),
         event_id=turn.event_id,
         fingerprint=turn.fingerprint,
         reason=reason_of(turn),

@@ -259,6 +259,10 @@ class TurnFacts:
     """By event key, the time until which a VM may still follow a command that it has not
     answered.
     """
+    bad_tokens: Mapping[str, str] = field(default_factory=dict)
+    """The tokens that took a turn, or approved an event as the first of two, and in whose name
+    nothing is approved any more: by actor, with the reason, as the end of a sentence.
+    """
     can_sign: bool = True
     """Whether the console has a signing key."""
     has_latest_groups: bool = True

@@ -68,6 +68,8 @@ def why_no_longer_approved(turn: Turn, event: EventFacts, reading: Reading) -> s
     """
     if turn.is_by_group:
         return why_not_by_groups(event, reading)
+    if bad := _why_bad_token(turn, event, reading):
+        return bad
     if event.needs_two and turn.state != "approving" and not _is_by_two(turn, event):
         return _NEEDS_TWO
     if event.is_left:
@@ -86,6 +88,16 @@ def _why_not_within_budget(turn: Turn, event: EventFacts, reading: Reading) -> s
     if turn.state == "prepared":
         return None
     return why_too_large(event, reading)  # its VMs would wait, and the events behind it too
+
+
+def _why_bad_token(turn: Turn, event: EventFacts, reading: Reading) -> str | None:
+    """Return why a token that took the turn, or is the first of two that are needed, counts no
+    more, or None. What roles persons have now is not known: theirs count as when they approved.
+    """
+    for actor in (turn.actor, event.first_actor if event.needs_two else None):
+        if bad := reading.facts.bad_tokens.get(actor or ""):
+            return f"{actor} {bad}"
+    return None
 
 
 def _is_by_two(turn: Turn, event: EventFacts) -> bool:

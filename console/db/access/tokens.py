@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, Row, insert, select, update
 
+from console.db.bulk import rows_in
 from console.db.schema.access_tables import token
+
+ACTOR_PREFIX: Final = "token:"
+"""Prefix of a token's name where it stands in the place of a person's."""
+_MAY_NOT_APPROVE: Final = "may not approve any more"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +34,14 @@ class TokenRow:
         """Check whether the token is valid at that time."""
         return self.revoked_at is None and now < self.ends_at
 
+    def why_bad(self, now: float) -> str | None:
+        """Return why nothing is approved in its name at that time, as the end of a sentence, or
+        None.
+        """
+        if self.is_good(now):
+            return None if self.role == "approver" else _MAY_NOT_APPROVE
+        return "has expired" if self.revoked_at is None else "was revoked"
+
 
 def read_tokens(connection: Connection) -> list[TokenRow]:
     """Return every token, by name. Raises SQLAlchemy's errors."""
@@ -38,6 +52,18 @@ def read_token(connection: Connection, name: str) -> TokenRow | None:
     """Return the token of that name, or None. Raises SQLAlchemy's errors."""
     found = connection.execute(select(token).where(token.c.name == name)).first()
     return None if found is None else _row(found)
+
+
+def bad_tokens(connection: Connection, actors: Iterable[str | None], now: float) -> dict[str, str]:
+    """Return those of these actors that are tokens in whose name nothing is approved any more, each
+    with the reason, as the end of a sentence. Raises SQLAlchemy's errors.
+    """
+    tokens = [each for each in actors if each is not None and each.startswith(ACTOR_PREFIX)]
+    names = {each.removeprefix(ACTOR_PREFIX) for each in tokens}
+    rows = rows_in(connection, select(token), token.c.name, names)
+    known = {row.name: _row(row).why_bad(now) for row in rows}
+    reasons = {ACTOR_PREFIX + name: known.get(name, _MAY_NOT_APPROVE) for name in names}
+    return {actor: reason for actor, reason in reasons.items() if reason is not None}
 
 
 def insert_token(connection: Connection, row: TokenRow, change_number: int) -> None:

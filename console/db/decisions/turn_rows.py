@@ -18,6 +18,7 @@ from sqlalchemy import (
 )
 
 from console.db.bulk import Values, rows_in, upsert
+from console.db.schema.access_tables import token
 from console.db.schema.decision_tables import command, decision, turn
 from console.db.schema.tables import event, preparation, receipt, report, vm
 from console.fleet.values.keys import EventKey
@@ -30,7 +31,7 @@ _HAS_CHANGED: Final = select(literal(1)).where(
     or_(
         *(
             select(literal(1)).where(table.c.change_number > bindparam("since")).exists()
-            for table in (event, report, receipt, preparation, decision, command, turn, vm)
+            for table in (event, report, receipt, preparation, decision, command, turn, vm, token)
         )
     )
 )

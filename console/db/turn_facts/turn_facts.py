@@ -8,6 +8,7 @@ from typing import Final, cast
 
 from sqlalchemy import Connection, and_, or_, select
 
+from console.db.access.tokens import bad_tokens
 from console.db.bulk import AT_ONCE
 from console.db.decisions import prepare_commands, turn_rows
 from console.db.decisions.latest_groups import are_latest
@@ -73,12 +74,14 @@ def read_turn_facts(snapshot: Snapshot, settings: TurnSettings) -> TurnFacts:
     events = [_with_dispute(each, own.get(each.key, ()), vms, snapshot.now) for each in events]
     for one in _leftovers(vms.values(), {each.key for each in events}):
         found.setdefault(one.event_key, _leftover(one))
+    actors = [*(each.actor for each in found.values()), *(each.first_actor for each in events)]
     return TurnFacts(
         groups=groups_now(connection, grouping),
         vms=vms,
         events={each.key: each for each in events},
         turns=found,
         followed_until=prepare_commands.followed_until(connection, snapshot.now),
+        bad_tokens=bad_tokens(connection, actors, snapshot.now),
         can_sign=settings.can_sign,
         has_latest_groups=are_latest(connection, grouping.hash),
     )
