@@ -45,6 +45,8 @@ class VmFacts:
     silent time is: a VM that is there is not late between two heartbeats.
     """
     heard_at: float
+    instance_id: str | None = None
+    """The run of its bridge that it has told last."""
     may_have_unread: bool = False
     """Whether it may have told something that no console has read."""
     contact_since: float = 0.0
@@ -183,6 +185,8 @@ class TurnVm:
     back_at: float | None = None
     unanswered_since: float | None = None
     """When it was asked to prepare, while it has not answered; None otherwise."""
+    runs: tuple[str | None, ...] = ()
+    """The instance ids of the newest runs of its bridge in which it has rested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,8 @@ ANSWER_SECONDS: Final = 120.0
 """A VM that has not followed a command to prepare after this time will not follow it any more."""
 _REPORT_SECONDS: Final = 10.0
 """How long the reports of a VM that is heard again may take to arrive: its status comes first."""
+_MAX_RUNS: Final = 5
+"""How many runs of a bridge are known again, so that none of them begins the rest twice."""
 
 
 def with_returns(turn: Turn, reading: Reading) -> Turn:
@@ -29,8 +31,8 @@ def with_returns(turn: Turn, reading: Reading) -> Turn:
 
 def _with_return(part: TurnVm, turn: Turn, reading: Reading) -> TurnVm:
     vm = reading.facts.vms.get(part.vm_id)
-    if vm is not None and vm.contact in ("silent", "stopped"):
-        part = replace(part, ready_at=None)  # its rest begins again once it is back
+    if vm is not None and (vm.contact in ("silent", "stopped") or vm.instance_id not in part.runs):
+        part = replace(part, ready_at=None)  # its rest begins, or begins again once it is back
     if reading.now < reading.facts.followed_until.get(turn.event_key, 0.0):
         return part  # a VM may still follow a command: the event could come back
     if vm is None:  # retired: no longer a member
@@ -44,6 +46,8 @@ def _with_return(part: TurnVm, turn: Turn, reading: Reading) -> TurnVm:
     since = reading.now if part.ready_at is None else part.ready_at
     if reading.now - since >= rest:
         return replace(part, back_at=reading.now)
+    if vm.instance_id not in part.runs:
+        part = replace(part, runs=(*part.runs, vm.instance_id)[-_MAX_RUNS:])
     return replace(part, ready_at=since)
 
 

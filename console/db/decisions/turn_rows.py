@@ -149,6 +149,7 @@ def turn_of(row: Row[Any]) -> Turn:
                 back_at=back_at,
                 ready_at=more[0] if more else None,
                 unanswered_since=more[1] if len(more) > 1 else None,
+                runs=tuple(*more[2:]),
             )
             for vm_id, groups, back_at, *more in from_json(row.vms)
         ),
@@ -159,7 +160,7 @@ def turn_of(row: Row[Any]) -> Turn:
 
 def _row(each: Turn, change_number: int) -> Values:
     vms = [
-        (vm.vm_id, sorted(vm.groups), vm.back_at, vm.ready_at, vm.unanswered_since)
+        (vm.vm_id, sorted(vm.groups), vm.back_at, vm.ready_at, vm.unanswered_since, vm.runs)
         for vm in each.vms
     ]
     return {

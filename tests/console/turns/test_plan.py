@@ -633,6 +633,33 @@ def test_a_vm_that_crashes_while_it_rests_rests_again() -> None:
     assert done(again_resting, NOW + 140)[0].turns == {}
 
 
+def test_a_vm_whose_bridge_starts_again_while_it_rests_rests_again() -> None:
+    """If a VM that rests is back from a crash before it was missed, its rest begins again with the
+    new run of its bridge, once: what is told late of an earlier run, or twice, changes nothing.
+    """
+    turn = replace(turn_of(A, "v1"), over_at=NOW)
+    heard = vm("v1", heard_at=NOW + 10, instance_id="run-1")
+    facts, _ = done(situation((), [heard], [turn], settings(rest=60)), NOW + 10)
+    for seconds, run in ((20, "run-1"), (40, "run-2"), (50, "run-1"), (60, "run-2"), (99, "run-1")):
+        told = replace(heard, heard_at=NOW + seconds, instance_id=run)
+        facts, _ = done(replace(facts, vms={**facts.vms, "v1": told}), NOW + seconds)
+        assert facts.turns.keys() == {A}
+    assert done(facts, NOW + 100)[0].turns == {}
+
+
+def test_a_vm_whose_bridge_starts_again_and_again_rests_after_the_last_start() -> None:
+    """Each new run of a bridge begins the rest of its VM again, however many there were."""
+    turn = replace(turn_of(A, "v1"), over_at=NOW)
+    facts = situation((), (), [turn], settings(rest=60))
+    for start in range(30):
+        now = NOW + 50 * start
+        told = vm("v1", heard_at=now, instance_id=f"run-{start}")
+        facts, _ = done(replace(facts, vms={**facts.vms, "v1": told}), now)
+        assert len(facts.turns[A].vms[0].runs) <= 5
+    assert done(facts, NOW + 50 * 29 + 59)[0].turns.keys() == {A}
+    assert done(facts, NOW + 50 * 29 + 60)[0].turns == {}
+
+
 def test_what_a_vm_outside_the_group_says_of_a_vm_that_is_heard_counts_for_nothing() -> None:
     """By the report of a VM outside its group, a heard VM is neither away nor asked to prepare; a
     member's report counts.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
+import pytest
 from support.console.records import FakeVm
 from support.console.turn_cluster import TurnCluster
 
+from console.db.connection.opening import Database
 from console.db.upkeep.retention import delete_before
 from console.fleet.preparations import MAX_PREPARATIONS
 from wire.moment import rfc3339
@@ -122,6 +125,38 @@ def test_retention_keeps_what_holds_a_turn(cluster: TurnCluster) -> None:
         delete_before(connection, cluster.now.timestamp() - 3600, 100)
     with cluster.snapshots.open() as snapshot:
         assert snapshot.events.find_event("E-0") is None
+
+
+@pytest.mark.parametrize("is_restarted", [True, False])
+def test_a_vm_that_crashes_for_seconds_over_https_rests_again(
+    database: Database, *, is_restarted: bool
+) -> None:
+    """A VM over HTTPS whose bridge is killed while it rests, and is back after seconds, was never
+    silent: its new run begins the rest again, also for a console that was started meanwhile.
+    """
+    cluster = TurnCluster(database, rest=120)
+    cluster.announce(0)
+    cluster.announce(1)
+    cluster.step()
+    cluster.says(0, "prepared")
+    cluster.answer("confirmed")
+    cluster.step()
+    cluster.end(0)
+    cluster.now += timedelta(seconds=1)
+    cluster.says(0, "recovered")
+    cluster.poll()
+    assert cluster.step() == []
+    for seconds, session in ((100, "session-2"), (30, "session-2"), (80, "session-2")):
+        cluster.now += timedelta(seconds=seconds)
+        cluster.vms[0].session = session
+        cluster.poll()
+        if is_restarted:
+            cluster.settings = replace(cluster.settings)
+        assert cluster.step() == []
+    cluster.now += timedelta(seconds=10)
+    cluster.poll()
+    assert cluster.step() == ["prepare db-1"]
+    cluster.decisions.stop()
 
 
 def test_a_status_of_an_earlier_run_changes_nothing(cluster: TurnCluster) -> None:
