@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sinks.backoff import seconds_to_next_try
-from sinks.base import Sink, SinkError
+from sinks.base import Sink, SinkError, SinkRejected
 from sinks.shared.threads import try_to_start
 from wire.record import Record
 
@@ -59,6 +59,22 @@ class SinkTries:
             urgent=urgent,
             draw=draw,
         )
+
+
+def taken_before(error: SinkError | SinkRejected, records: Sequence[Record]) -> int:
+    """Return how many records a sink took from the front of these before its error."""
+    return min(max(error.delivered, 0), len(records))
+
+
+def refused_of(error: SinkRejected, records: Sequence[Record]) -> Record:
+    """Return the one of these records that a sink refused. Raises `SinkBugError` if there is no
+    such record.
+    """
+    if not 0 <= error.delivered < len(records):
+        raise SinkBugError(
+            f"it refused record {error.delivered} of a batch of {len(records)}"
+        ) from error
+    return records[error.delivered]
 
 
 class SinkDriver:

@@ -11,13 +11,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from bridge import logs
 from bridge.api.metric_definitions import BY_NAME
 from bridge.api.status import Running, Status
 from bridge.delivery.health import Health
 from bridge.events.tracked import TrackedEvent
 from bridge.store.database import StoreError
 from bridge.version import __version__
+from sinks.shared import logs
 from wire.event import AZURE_TYPES
 from wire.receipt import REFUSALS
 

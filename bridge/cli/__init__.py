@@ -92,7 +92,7 @@ def main() -> None:
         error.show()
         sys.exit(USAGE)
     except SebError as error:
-        from bridge.logs import complain  # noqa: PLC0415  # only on the way out
+        from sinks.shared.logs import complain  # noqa: PLC0415  # only on the way out
 
         complain(f"seb: {error}")
         sys.exit(error.exit_code)

@@ -14,11 +14,12 @@ from typing import Any, Final, NoReturn
 import click
 from pydantic import BaseModel, SecretStr
 
-from bridge import logs, system
+from bridge import system
 from bridge.config import load
 from bridge.config.load import Configuration
 from bridge.version import __version__
 from sinks.base import SinkContext
+from sinks.shared import logs
 from wire.vm import VmIdentity
 
 NIL: Final = "00000000-0000-0000-0000-000000000000"

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import click
 
-from bridge import logs
 from bridge.cli import common
 from bridge.config.load import Configuration, sink_spec
 from bridge.config.settings import HttpSettings, ImdsSettings, Settings
 from bridge.service.bridge import Bridge
 from bridge.simulator.simulator import Simulator
 from bridge.simulator.vm import SimulatedVm
+from sinks.shared import logs
 from sinks.shared.errors import OK
 
 SPEED = 300.0

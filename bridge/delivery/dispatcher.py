@@ -12,11 +12,11 @@ from bridge.clock import Clock
 from bridge.config.load import SinkSpec
 from bridge.delivery.health import Health
 from bridge.delivery.worker import Delivered, MarkDead, Worker
-from bridge.logs import Redactor
 from bridge.store.outbox import Outbox
 from bridge.store.recipient import Recipient
 from sinks.base import Sink, SinkContext, SinkSettings
 from sinks.settings import PreparingSettings
+from sinks.shared.logs import Redactor
 from wire.record import BRIDGE_DEAD_LETTER, Record, RecordDraft
 from wire.strictjson import canonical_json
 

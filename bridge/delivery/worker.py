@@ -12,13 +12,13 @@ from typing import Any, Final, Protocol
 from bridge.clock import Clock
 from bridge.delivery.health import Health, State, lag, reason_of
 from bridge.delivery.open_connection import OpenConnection
-from bridge.logs import Redactor
 from bridge.store.batch import Batch
 from bridge.store.database import StoreError
 from bridge.store.outbox import Outbox
 from sinks.backoff import URGENT_RETRY_SECONDS, may_hurry
 from sinks.base import Sink, SinkError, SinkPaused, SinkRejected
-from sinks.driver import AbandonedError, SinkBugError, SinkDriver
+from sinks.driver import AbandonedError, SinkDriver, refused_of, taken_before
+from sinks.shared.logs import Redactor
 from sinks.shared.threads import try_to_start
 from wire.record import Record
 
@@ -188,23 +188,17 @@ class Worker:
         try:
             self.driver.deliver(batch.records)
         except SinkRejected as error:
-            self._mark_part(batch, error.delivered)
-            if not 0 <= error.delivered < len(batch.records):
-                raise SinkBugError(
-                    f"it refused record {error.delivered} of a batch of {len(batch.records)}"
-                ) from error
+            self._mark_part(batch, error)
             self._refuse(batch, error)
         except SinkError as error:
-            self._mark_part(batch, error.delivered)
+            self._mark_part(batch, error)
             raise
         else:
             self._mark(batch, len(batch.records))
 
-    def _mark_part(self, batch: Batch, count: int) -> None:
-        """Note that so many records from the front of the batch were delivered before something
-        went wrong.
-        """
-        done = min(max(count, 0), len(batch.records))
+    def _mark_part(self, batch: Batch, error: SinkError | SinkRejected) -> None:
+        """Note which records from the front of the batch were delivered before an error."""
+        done = taken_before(error, batch.records)
         if done:
             self._mark(batch, done)
             self.health.failures = 0  # a sink that gets on is not made to wait longer each time
@@ -218,7 +212,7 @@ class Worker:
 
     def _refuse(self, batch: Batch, error: SinkRejected) -> None:
         """Mark the record as dead, or try it again if the sink says that it may still accept it."""
-        tries = self.health.count_refusal(batch.records[error.delivered].id)
+        tries = self.health.count_refusal(refused_of(error, batch.records).id)
         if tries < error.tries:
             raise SinkError(str(error), stays_open=error.stays_open) from error
         reason = reason_of(error, self._redact)

@@ -20,7 +20,6 @@ from bridge.events import bridge_records
 from bridge.events.poller import Poller, PollResult
 from bridge.events.state import CurrentState
 from bridge.imds.client import Imds
-from bridge.logs import Redactor
 from bridge.preparation.open_preparations import PreparingSpec
 from bridge.preparation.preparations import Preparations
 from bridge.preparation.sink import PreparingSink
@@ -30,6 +29,7 @@ from bridge.store.outbox import Outbox
 from bridge.version import __version__
 from sinks.backoff import URGENT_NOTICE_SECONDS
 from sinks.base import Sink, SinkContext
+from sinks.shared.logs import Redactor
 from wire.observer import BridgeRun, Node, Observer
 from wire.record import Record, RecordDraft
 from wire.vm import VmIdentity

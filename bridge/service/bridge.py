@@ -15,7 +15,6 @@ from bridge.clock import Clock, SystemClock
 from bridge.config.load import Configuration
 from bridge.events.poller import PollResult
 from bridge.imds.client import client
-from bridge.logs import Redactor
 from bridge.service.assembly import assemble
 from bridge.service.lifecycle import Lifecycle
 from bridge.service.monitoring import Monitoring
@@ -24,6 +23,7 @@ from bridge.service.scheduler import TICK_SECONDS, Scheduler, Watch
 from bridge.store.database import Store, StoreError
 from bridge.store.opening import FILE_NAME
 from sinks.shared.errors import UnreachableError
+from sinks.shared.logs import Redactor
 from wire.vm import VmIdentity
 
 _LOG: Final = logging.getLogger(__name__)

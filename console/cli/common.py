@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, TextIO
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import click
 
@@ -72,12 +72,7 @@ def secrets_of(settings: ConsoleSettings) -> list[str]:
     ]
     if settings.database is not None:
         url = settings.database.get_secret_value()
-        found += [url, urlsplit(url).password or ""]
-    for each in list(found):  # the key in a connection string is a secret by itself
-        for part in each.split(";"):
-            name, _, value = part.partition("=")
-            if name.strip().lower().endswith(("key", "signature")):
-                found.append(value)
+        found += [url, unquote(urlsplit(url).password or "")]
     return found
 
 

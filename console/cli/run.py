@@ -12,8 +12,8 @@ from console.cli import common
 def command(overrides: tuple[str, ...]) -> int:
     """Run the console until SIGTERM or Ctrl-C."""
     settings = common.read_settings(overrides)
-    from console.service import logs  # noqa: PLC0415  # `--help` needs none of it
     from console.service.console import Console  # noqa: PLC0415
+    from sinks.shared import logs  # noqa: PLC0415  # `--help` needs none of it
 
     log = settings.log
     logs.configure(form=log.format, level=log.level, secrets=common.secrets_of(settings))

@@ -18,7 +18,7 @@ from console.db.connection.opening import Database
 from console.notify.sinks import accepts
 from sinks.backoff import retry_delay
 from sinks.base import Sink, SinkError, SinkPaused, SinkRejected
-from sinks.driver import AbandonedError, SinkDriver, SinkTries
+from sinks.driver import AbandonedError, SinkDriver, SinkTries, refused_of, taken_before
 from sinks.shared.errors import SebError
 from wire.record import Record
 
@@ -53,8 +53,8 @@ class SinkWorker:
         monotonic: Callable[[], float] = time.monotonic,
         health: SinkHealth | None = None,
     ) -> None:
-        """`console` is the id of this run, for the claim; `now` in seconds since 1970; `health` is
-        that of the worker that this one replaces.
+        """`run_id` is the id of this run of the console, for the claim; `now` is in seconds since
+        1970; `health` is that of the worker that this one replaces.
         """
         self._sink = sink
         self._database = database
@@ -173,10 +173,10 @@ class SinkWorker:
         try:
             self._driver.deliver(wanted)
         except SinkRejected as error:
-            self._acknowledge(wanted[: error.delivered])
-            return self._skip_rejected(wanted[error.delivered], error)
+            self._acknowledge(wanted[: taken_before(error, wanted)])
+            return self._skip_rejected(refused_of(error, wanted), error)
         except SinkError as error:
-            self._acknowledge(wanted[: error.delivered])
+            self._acknowledge(wanted[: taken_before(error, wanted)])
             raise
         self.health.delivered += len(wanted)
         return 0

@@ -19,12 +19,12 @@ from typing import Final
 from bridge.clock import SystemClock
 from bridge.delivery.health import Health
 from bridge.delivery.worker import Worker
-from bridge.logs import Redactor
 from bridge.store.batch import Batch
 from sinks.base import SinkContext, SinkError
 from sinks.kinds.mqtt.settings import MqttSettings
 from sinks.kinds.mqtt.sink import MqttSink
 from sinks.samples import SAMPLE_VM, sample_bridge_record, sample_record
+from sinks.shared.logs import Redactor
 from wire.event import EventData
 from wire.fields import read_object
 from wire.record import BRIDGE_STARTED, Record

@@ -13,10 +13,10 @@ from support.process.launch import Launch
 from support.process.notify_socket import NotifySocket
 
 from bridge.config.load import load
-from bridge.logs import Redactor
 from bridge.service.bridge import Bridge, RunEnd
 from bridge.simulator.faults import RefusedFault, Silence
 from bridge.simulator.simulator import Simulator
+from sinks.shared.logs import Redactor
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="systemd is Linux' own")
 

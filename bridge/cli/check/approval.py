@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Final
 
 from bridge.approval.policy import covers, sentence
 from bridge.approval.trusted_keys import trust_of
@@ -17,10 +16,8 @@ from bridge.events.gaps import slow_answers
 from sinks.base import Check
 from sinks.settings import PreparingSettings
 from sinks.shared.errors import ConfigurationError
-from wire.event import AZURE_TYPES
+from sinks.shared.event_match import WORD_KEYS
 from wire.record import EVENT_SCHEDULED, EVENT_UPDATED
-
-EVENT_SOURCES: Final = ("Platform", "User")
 
 
 def check_approval(config: Configuration) -> Iterator[Check]:
@@ -65,14 +62,12 @@ def _problems(
                 f"rule {earlier.name} comes first and decides about all of these events",
                 f"move it before {earlier.name}, or remove it",
             )
-    for words, known, what in (
-        (rule.event_type, AZURE_TYPES, "event type"),
-        (rule.event_source, EVENT_SOURCES, "event source"),
-    ):
+    for key, known in WORD_KEYS.items():
+        words: Sequence[str] = getattr(rule, key)
         strange = [each for each in words if each.casefold() not in map(str.casefold, known)]
         if strange:
             yield (
-                f"no {what} {' or '.join(strange)} is known",
+                f"no {key.replace('_', ' ')} {' or '.join(strange)} is known",
                 f"Azure's words are {', '.join(known)}",
             )
     for spec in sinks:

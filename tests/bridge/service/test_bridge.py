@@ -13,13 +13,13 @@ from support.eventually import eventually
 from bridge.api import control
 from bridge.api.control_requests import ControlRequests, starting_requests
 from bridge.config.load import load
-from bridge.logs import Redactor
 from bridge.service import bridge as bridge_module
 from bridge.service.bridge import Bridge
 from bridge.simulator.events import SimulatedEvent
 from bridge.simulator.simulator import Simulator
 from bridge.store.opening import open_existing
 from bridge.store.outbox import Outbox
+from sinks.shared.logs import Redactor
 
 
 class SlowRequests:

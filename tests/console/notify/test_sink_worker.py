@@ -16,7 +16,7 @@ from console.db.snapshot import Snapshots
 from console.notify.notice import Notice, NoticeKind
 from console.notify.notice_worker import NoticeWorker
 from console.notify.sink_worker import SinkWorker
-from sinks.base import SinkError, SinkPaused, SinkSettings
+from sinks.base import SinkError, SinkPaused, SinkRejected, SinkSettings
 from sinks.samples import sample_context
 
 NOW = 1_790_000_000.0
@@ -111,6 +111,28 @@ def test_a_call_that_hangs_holds_no_notice_until_a_restart(bench: NoticeBench) -
     script.wait_for_records(2)
     assert bench.waiting()
     assert bench.worker.health.trouble == "away"
+
+
+@pytest.mark.parametrize("delivered", [-1, 7])
+@pytest.mark.parametrize("kind", [SinkError, SinkRejected])
+def test_an_error_that_counts_wrongly_loses_no_notice(
+    bench: NoticeBench, kind: type[SinkError | SinkRejected], delivered: int
+) -> None:
+    """After an error with an impossible number of delivered notices, those that the sink has not
+    taken come again.
+    """
+    script = bench.script
+    script.on_deliver = [kind("odd", delivered=delivered)]
+    bench.tell("vm-silent")
+    script.wait_for_calls("deliver", 1)
+    bench.tell("vm-heard")
+
+    def has_come() -> bool:
+        bench.advance(60)
+        return 2 in script.sequences()
+
+    script.wait_for(has_come)
+    assert script.sequences() == ([1, 2] if delivered < 0 else [2])
 
 
 def test_a_paused_sink_keeps_its_notices_until_a_restart(bench: NoticeBench) -> None:

@@ -38,7 +38,7 @@ _IMPORTED = (
     "console.cli.run",
     "console.cli.token",
     "console.service.console",
-    "console.service.logs",
+    "sinks.shared.logs",
     "psycopg",
     "sqlalchemy.dialects.postgresql.psycopg",
     "sqlalchemy.dialects.sqlite.pysqlite",

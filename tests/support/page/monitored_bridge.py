@@ -15,10 +15,10 @@ from bridge.api.metrics import Metrics
 from bridge.api.web import Web
 from bridge.config.load import SinkSpec, sink_spec
 from bridge.config.settings import HttpSettings, Settings
-from bridge.logs import Redactor
 from bridge.service.assembly import assemble
 from bridge.service.monitoring import Monitoring
 from bridge.store.opening import open_store
+from sinks.shared.logs import Redactor
 from wire.record import Record
 
 

@@ -1,5 +1,5 @@
-"""Log lines: an `action` and named fields, as logfmt or JSON, without known secrets. Use
-`logger.info("…", extra={"action": …, …})`.
+"""Log lines of the bridge and the console: an `action` and named fields, as logfmt or JSON, without
+known secrets. Use `logger.info("…", extra={"action": …, …})`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ _STANDARD: Final = frozenset(logging.LogRecord("", 0, "", 0, "", None, None).__d
     "taskName",
 }
 _HIDDEN: Final = "[secret]"
-# These libraries repeat at length what a sink's own error says.
+# These libraries repeat at length what an error of a sink or a source says itself.
 _QUIET: Final = {
+    "alembic": logging.WARNING,
     "apscheduler": logging.ERROR,
     "azure": logging.CRITICAL,
     "httpx2": logging.ERROR,
+    "sqlalchemy": logging.ERROR,
     "urllib3": logging.ERROR,
+    "uvicorn": logging.WARNING,
     "waitress": logging.ERROR,
 }
 

@@ -11,7 +11,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from bridge.logs import JsonFormatter, LogfmtFormatter, Redactor, configure, dropped, flush
+from sinks.shared.logs import JsonFormatter, LogfmtFormatter, Redactor, configure, dropped, flush
 
 SECRET = 'p"a\\s/s wörd\n+%'
 NASTY = [
