@@ -146,10 +146,10 @@ def names_change(reason: str, pattern: str | None) -> bool:
     return pattern is None or re.search(pattern, reason) is not None
 
 
-# Conditions. The first line of each docstring stands in the printed table.
+# Predicates. The first line of each docstring stands in the printed table.
 
 
-def always(_case: RequestSituation) -> bool:
+def always(_situation: RequestSituation) -> bool:
     """In any other case."""
     return True
 

@@ -89,7 +89,7 @@ def stage_of(situation: DecisionSituation) -> DecisionStage:
     )
 
 
-# Conditions. The first line of each docstring stands in the printed table.
+# Predicates. The first line of each docstring stands in the printed table.
 
 
 def always(_situation: DecisionSituation) -> bool:
@@ -136,7 +136,7 @@ def receipts_may_come(situation: DecisionSituation) -> bool:
 
 def has_begun_lately(situation: DecisionSituation) -> bool:
     """The event is not Scheduled any more, and the VM may still report that."""
-    return has_begun(situation) and situation.now < _begun_at(situation) + GRACE_SECONDS
+    return has_begun(situation) and situation.now < _posted_at(situation) + GRACE_SECONDS
 
 
 def has_begun(situation: DecisionSituation) -> bool:
@@ -207,7 +207,7 @@ def wait_for_receipts(situation: DecisionSituation) -> WaitForChange:
 
 def wait_for_start(situation: DecisionSituation) -> WaitForChange:
     """Wait some seconds for the receipt."""
-    return WaitForChange(until=_begun_at(situation) + GRACE_SECONDS)
+    return WaitForChange(until=_posted_at(situation) + GRACE_SECONDS)
 
 
 def wait_for_end(situation: DecisionSituation) -> WaitForChange:
@@ -297,7 +297,7 @@ def _worst(situation: DecisionSituation) -> EndDecision:
     return EndDecision(outcome=furthest.state, reason=furthest.reason)
 
 
-def _begun_at(situation: DecisionSituation) -> float:
+def _posted_at(situation: DecisionSituation) -> float:
     return situation.time_of("posted") or 0.0
 
 

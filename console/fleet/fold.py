@@ -239,9 +239,9 @@ class Fold:
         if before is None and vm.vm_id in self._loaded.bound_tags:
             vm = with_bound_tags(vm, self._loaded.bound_tags[vm.vm_id])
         vm = self._names.apply(before, vm, at)
-        if before is not None and vms.is_heard(before, at, silent_seconds) != vms.is_heard(
-            vm, at, silent_seconds
-        ):
+        if before is not None and vms.was_heard_lately(
+            before, at, silent_seconds
+        ) != vms.was_heard_lately(vm, at, silent_seconds):
             self.changes.contact_changed.add(vm.vm_id)
         if vms.is_change(before, vm, silent_seconds):
             self.changes.changed_vms.add(vm.vm_id)

@@ -330,8 +330,10 @@ def keeps_its_name(vm: Vm, now: float, silent_seconds: float) -> bool:
     return vm.retired_at is None and now - vm.heard_at <= silent_seconds
 
 
-def is_heard(vm: Vm, now: float, silent_seconds: float) -> bool:
-    """Check whether the VM's contact is `heard`, as `console.db.vms.contact` finds it in SQL."""
+def was_heard_lately(vm: Vm, now: float, silent_seconds: float) -> bool:
+    """Check whether the VM was heard within half of its silent time, and has not gone since. By
+    `console.db.vms.contact` it may be heard for longer: that asks whether a console has listened.
+    """
     is_away = (vm.retired_at, vm.stopped_at, vm.lost_at) != (None, None, None)
     return not is_away and now - vm.heard_at <= silent_seconds / 2
 
