@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Annotated, Any, Final
 
 from wire.fields import (
@@ -42,6 +43,10 @@ STATUSES: Final = ("Scheduled", "Started", "Completed", "Canceled")
 TRANSITIONS: Final = ("scheduled", "updated", "started", "ended")
 AZURE_TYPES: Final = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
 """The types of events that have an effect on a VM, as Azure's documentation lists them."""
+AZURE_WORDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {"event_type": AZURE_TYPES, "event_source": ("Platform", "User")}
+)
+"""Azure's words for each field of an event that a rule or a group can list."""
 IMPACTS: Final = ("none", "pause", "restart", "redeploy", "delete")
 IMPACT_OF: Final = {
     "freeze": "pause",

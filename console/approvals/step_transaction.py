@@ -23,6 +23,7 @@ from console.approvals.decision_situation import (
 )
 from console.approvals.new_commands import write_new_command
 from console.approvals.transitions import next_step
+from console.db.access.tokens import bad_tokens
 from console.db.decisions import decision_rows
 from console.db.snapshot import Snapshot
 from console.db.turn_facts.turn_facts import TurnSettings, read_turn_facts
@@ -77,7 +78,7 @@ def write_decision_step(
         return StepResult(is_over=True)
     known = snapshot.events.find_event(*decision.key)
     situation = _situation(snapshot, decision, known, context)
-    step = _unless_turn_forbids(snapshot, situation, next_step(situation), context)
+    step = _unless_forbidden(snapshot, situation, next_step(situation), context)
     if isinstance(step, EndDecision):
         return _end(snapshot, situation, step, change_number)
     if isinstance(step, AskVm):
@@ -87,16 +88,19 @@ def write_decision_step(
     return StepResult(wait_until=step.until)
 
 
-def _unless_turn_forbids(
+def _unless_forbidden(
     snapshot: Snapshot, situation: DecisionSituation, step: DecisionStep, context: StepContext
 ) -> DecisionStep:
-    """Return the step, or another one if no further VM may be asked now: since the last command a
-    VM may have gone away, or the event's VMs may have to prepare again.
+    """Return the step, or another one if nothing may be sent now: since the last command its token
+    may have been revoked, a VM may have gone away, or the event's VMs may have to prepare again.
     """
     if not isinstance(step, AskVm | SendCommand):
         return step
+    decision = situation.decision
+    if bad_tokens(snapshot.connection, [decision.actor, decision.second_actor], snapshot.now):
+        return EndDecision(outcome="overtaken", reason="token_ended")
     facts = read_turn_facts(snapshot, context.turns)
-    may = may_ask_next_vm(situation.decision.key, facts, snapshot.now)
+    may = may_ask_next_vm(decision.key, facts, snapshot.now)
     if may == "no":
         return EndDecision(outcome="overtaken", reason="changed")
     return step if may == "yes" else WaitForChange(until=situation.now + 1)

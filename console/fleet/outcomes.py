@@ -8,7 +8,7 @@ from typing import Final
 
 FINAL: Final = ("confirmed", "failed", "rejected", "unanswered")
 """The last states of a command."""
-BY_CONSOLE: Final = ("changed", "decided")
+BY_CONSOLE: Final = ("changed", "decided", "token_ended")
 """The reasons for which the console itself gave up an approval: no VM acts on it."""
 
 _OVER: Final = "There is nothing to do."
@@ -87,6 +87,10 @@ _REASONS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "ended": ("The event ended before a VM had answered.", _OVER),
         "changed": ("The event changed before it was carried out.", _AGAIN),
         "decided": ("Another decision took its place.", _OVER),
+        "token_ended": (
+            "The token in whose name it was made was revoked, has expired, or may not approve.",
+            _AGAIN,
+        ),
     }
 )
 _OUTCOMES: Final[Mapping[str, str]] = MappingProxyType(

@@ -4,14 +4,12 @@ group of the console approves without a person.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Annotated, Final, Protocol
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from sinks.shared.json_values import JsonList
-from wire.event import AZURE_TYPES
 
 
 def _some(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -26,12 +24,8 @@ def _some(words: tuple[str, ...]) -> tuple[str, ...]:
 _Words = Annotated[JsonList, AfterValidator(_some)]
 
 
-WORD_KEYS: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
-    {"event_type": AZURE_TYPES, "event_source": ("Platform", "User")}
-)
-"""The keys that list words, with Azure's own: each has the name of the event's field that it is
-compared with.
-"""
+WORD_KEYS: Final = ("event_type", "event_source")
+"""The keys that list words; each has the name of the event's field that they are compared with."""
 
 
 class MatchableEvent(Protocol):

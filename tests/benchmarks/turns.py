@@ -66,9 +66,7 @@ def measure(
 ) -> dict[str, Any]:
     """Milliseconds from turn to turn, and of the answers, by median and 95th percentile."""
     fleet = [
-        FakeVm(
-            name=f"vm-{number:05}", scale_set=f"set-{number // MEMBERS:03}", interval=_INTERVAL
-        )
+        FakeVm(name=f"vm-{number:05}", scale_set=f"set-{number // MEMBERS:03}", interval=_INTERVAL)
         for number in range(vms)
     ]
     crowded = waiting // BEHIND

@@ -17,6 +17,7 @@ from sinks.base import Check
 from sinks.settings import PreparingSettings
 from sinks.shared.errors import ConfigurationError
 from sinks.shared.event_match import WORD_KEYS
+from wire.event import AZURE_WORDS
 from wire.record import EVENT_SCHEDULED, EVENT_UPDATED
 
 
@@ -62,8 +63,9 @@ def _problems(
                 f"rule {earlier.name} comes first and decides about all of these events",
                 f"move it before {earlier.name}, or remove it",
             )
-    for key, known in WORD_KEYS.items():
+    for key in WORD_KEYS:
         words: Sequence[str] = getattr(rule, key)
+        known = AZURE_WORDS[key]
         strange = [each for each in words if each.casefold() not in map(str.casefold, known)]
         if strange:
             yield (

@@ -138,6 +138,29 @@ def test_no_further_vm_is_asked_in_the_name_of_a_revoked_token(database: Databas
     cluster.decisions.stop()
 
 
+def test_without_groups_no_further_vm_is_asked_in_the_name_of_a_revoked_token(
+    database: Database,
+) -> None:
+    """If the first VM does not answer, no other is asked after the token was revoked, and the
+    decision is over.
+    """
+    cluster = TurnCluster(database)
+    cluster.settings = replace(cluster.settings, grouping=Grouping([]))
+    cluster.decisions = cluster.decisions_of(Grouping([]))
+    make_token(cluster)
+    named = {"resources": ["db-0", "db-1"], "not_before": cluster.later(minutes=30)}
+    cluster.tell(*(vm.event("E-0", now=cluster.now, **named) for vm in cluster.vms[:2]))
+    cluster.approve(0, person=ROBOT)
+    cluster.deliver()
+    cluster.wait(75)
+    revoke(cluster)
+    assert cluster.decide() == []
+    decision = decision_of(cluster)
+    assert (decision.outcome, decision.outcome_reason) == ("overtaken", "token_ended")
+    assert approvers(cluster) == ["token:robot"]
+    cluster.decisions.stop()
+
+
 @pytest.mark.parametrize("has_groups", [True, False])
 def test_the_approval_of_a_revoked_token_is_not_the_first_of_two(
     database: Database, *, has_groups: bool

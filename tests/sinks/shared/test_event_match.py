@@ -7,6 +7,7 @@ from support.console.reported_event import reported
 from support.rules import EVENT_MATCH
 
 from sinks.shared.event_match import WORD_KEYS, EventMatch
+from wire.event import AZURE_WORDS
 
 
 @pytest.mark.parametrize("key", [key for key, value in EVENT_MATCH.items() if type(value) is list])
@@ -19,5 +20,8 @@ def test_a_word_that_the_event_lacks_is_named(key: str) -> None:
 
 
 def test_each_key_that_lists_words_is_known() -> None:
-    """The keys with lists in the examples are those that the class compares as words."""
+    """The keys with lists in the examples are those that the class compares as words, and Azure's
+    words are known for each.
+    """
     assert [key for key, value in EVENT_MATCH.items() if type(value) is list] == list(WORD_KEYS)
+    assert set(AZURE_WORDS) == set(WORD_KEYS)
