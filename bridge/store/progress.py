@@ -103,7 +103,7 @@ class Progress:
             self._acknowledged -= noted.acknowledged
             self._retried -= noted.retried
             for sink, cursor in noted.cursors.items():
-                if self._cursors[sink] == cursor:
+                if self._cursors.get(sink) == cursor:  # another thread may have written it too
                     del self._cursors[sink]
 
     def write(self) -> bool:
