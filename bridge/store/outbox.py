@@ -89,8 +89,7 @@ class Outbox:
             wanted = [
                 row
                 for row in rows
-                if self._wants(sink, *row[:3])
-                and not any(absence.hides(row[0]) for absence in absences)
+                if self._wants(sink, *row[:3]) and not self._is_hidden(sink, row[0], absences)
             ]
             end = rows[-1][0] if rows else head
             if wanted:
@@ -240,6 +239,16 @@ class Outbox:
         if kind != EVENT_ENDED or concerns != 0 or not accepts(kind, True):  # noqa: FBT003
             return False
         return self._progress.may_have_received(sink, self.recipients[sink].role, sequence)
+
+    def _is_hidden(self, sink: str, sequence: int, absences: Sequence[Absence]) -> bool:
+        """Check whether an absence hides a record, or it is a catch-up record behind a newer one of
+        its event, which a person has let be tried again meanwhile.
+        """
+        if any(absence.hides(sequence) for absence in absences):
+            return True
+        if not any(sequence in absence.catch_up for absence in absences):
+            return False
+        return self._progress.has_newer(sink, self.recipients[sink].role, sequence)
 
     def _cursor(self, sink: str) -> int:
         """Return the sink's cursor, also if no bridge runs that has registered it."""

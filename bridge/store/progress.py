@@ -152,6 +152,20 @@ class Progress:
         )
         return bool(rows)
 
+    def has_newer(self, sink: str, role: str, sequence: int) -> bool:
+        """Check whether the sink, in that role, has acknowledged a newer record of the event that
+        the record of this sequence is about.
+        """
+        rows = self._store.read("SELECT event FROM records WHERE sequence = ?", (sequence,))
+        written = self._store.read(
+            "SELECT 1 FROM acknowledged JOIN records USING (event) WHERE records.sequence = ?1 "
+            "AND sink = ?2 AND role = ?3 AND acknowledged.sequence > ?1",
+            (sequence, sink, role),
+        )
+        with self._lock:
+            noted = {each[:3] for each in self._acknowledged if each.sequence > sequence}
+        return bool(written) or any((event, sink, role) in noted for (event,) in rows)
+
     def may_have_received(self, sink: str, role: str, sequence: int) -> bool:
         """Check whether the sink, in that role, may have received the event that the record of this
         sequence is about.

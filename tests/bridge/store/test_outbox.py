@@ -344,6 +344,24 @@ def test_what_an_older_record_may_undo_is_not_acknowledged(
     assert outbox.acknowledged("ops", "event-1") is (end == "delivered")
 
 
+def test_a_catch_up_record_does_not_come_behind_a_newer_one_that_is_tried_again(
+    store: Store, outbox: Outbox
+) -> None:
+    """A sink that accepts ends again is to get one that it left out; a newer record of the event,
+    which it had refused, is tried again before that: the end does not follow it.
+    """
+    choose(outbox, lambda kind, concerns: kind == EVENT_SCHEDULED, "then")
+    store.commit([draft(1, event_id="event-1")], events=[event_row("event-1")])
+    drain(outbox)
+    ended = draft(2, event_id="event-1", record_type=EVENT_ENDED)
+    store.commit([ended, draft(3, event_id="event-1")], events=[event_row("event-1")])
+    outbox.mark_dead("ops", 3, reason="no", attempts=1, now=NOW)
+    choose(outbox, EVENTS, "now")
+    outbox.retry("ops", None)
+    assert sequences(drain(outbox)) == [3]
+    assert outbox.acknowledged("ops", "event-1")
+
+
 def test_what_is_refused_again_holds_up_nothing_that_came_back(
     store: Store, outbox: Outbox
 ) -> None:
