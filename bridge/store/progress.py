@@ -156,27 +156,23 @@ class Progress:
         """Check whether the sink, in that role, has acknowledged a newer record of the event that
         the record of this sequence is about.
         """
-        rows = self._store.read("SELECT event FROM records WHERE sequence = ?", (sequence,))
-        written = self._store.read(
-            "SELECT 1 FROM acknowledged JOIN records USING (event) WHERE records.sequence = ?1 "
-            "AND sink = ?2 AND role = ?3 AND acknowledged.sequence > ?1",
-            (sequence, sink, role),
-        )
-        with self._lock:
-            noted = {each[:3] for each in self._acknowledged if each.sequence > sequence}
-        return bool(written) or any((event, sink, role) in noted for (event,) in rows)
+        return self._knows_event_of(sink, role, sequence, least=sequence + 1)
 
     def may_have_received(self, sink: str, role: str, sequence: int) -> bool:
         """Check whether the sink, in that role, may have received the event that the record of this
         sequence is about.
         """
+        return self._knows_event_of(sink, role, sequence, least=0)
+
+    def _knows_event_of(self, sink: str, role: str, sequence: int, *, least: int) -> bool:
+        """Check whether an acknowledgement of that event is from the sequence `least` on."""
         rows = self._store.read(
             "SELECT event, EXISTS (SELECT 1 FROM acknowledged WHERE event = records.event "
-            "AND sink = ?2 AND role = ?3) FROM records WHERE sequence = ?1",
-            (sequence, sink, role),
+            "AND sink = ?2 AND role = ?3 AND sequence >= ?4) FROM records WHERE sequence = ?1",
+            (sequence, sink, role, least),
         )
         with self._lock:
-            noted = {each[:3] for each in self._acknowledged}
+            noted = {each[:3] for each in self._acknowledged if each.sequence >= least}
         return any(written or (event, sink, role) in noted for event, written in rows)
 
 
@@ -208,5 +204,7 @@ def let_newer_follow(connection: sqlite3.Connection, sink: str) -> None:
     """Let the newest record that the sink has had of an event follow an older one that is tried
     again, so that the older one is not the last that it gets. Raises `sqlite3.Error`.
     """
-    connection.execute(_NEWER_AGAIN, (sink,))
-    connection.execute(_UNDONE, (sink,))
+    is_any = "SELECT 1 FROM dead WHERE sink = ? AND again LIMIT 1"
+    if connection.execute(is_any, (sink,)).fetchone():  # seldom: each delivery asks
+        connection.execute(_NEWER_AGAIN, (sink,))
+        connection.execute(_UNDONE, (sink,))

@@ -72,7 +72,8 @@ def secrets_of(settings: ConsoleSettings) -> list[str]:
     ]
     if settings.database is not None:
         url = settings.database.get_secret_value()
-        found += [url, unquote(urlsplit(url).password or "")]
+        password = urlsplit(url).password or ""
+        found += [url, password, unquote(password)]
     return found
 
 

@@ -186,9 +186,7 @@ class Writer:
         with self._database.writing.begin() as connection:
             self._now.compare(connection)
             begins_again = self._listening.write(connection, self._now(), has_break=has_break)
-            # What this console alone was to hear shows in the intervals that it writes.
-            others = does_another_listen(connection, self._listening.run_id, self._now())
-            if begins_again and (has_break or not others):
+            if begins_again and (has_break or not self._has_company(connection)):
                 write_unbroken_since(connection, self._now())
             take_the_lead(connection, self._started_groups(), self._now())
         self._database.continuity.note(breaks)
@@ -207,6 +205,12 @@ class Writer:
                 raise
             # Incoming messages must not wait until this bug is fixed.
             _LOG.exception("this is a bug in the console", extra={"action": "settle_bug"})
+
+    def _has_company(self, connection: Connection) -> bool:
+        """Check whether another console has listened meanwhile. What this one alone was to hear
+        shows in the intervals that it writes.
+        """
+        return does_another_listen(connection, self._listening.run_id, self._now())
 
     def _started_groups(self) -> StartedGroups:
         return StartedGroups(

@@ -18,10 +18,10 @@ from console.db.schema import tables
 RENEWAL_SECONDS: Final = 2.0
 """The time between two renewals of a claim, or a little more."""
 _UNREAD_SECONDS: Final = 3 * RENEWAL_SECONDS
-"""A partition whose claim was not renewed for this long is read by nobody, as far as is known."""
+"""If a claim was not renewed for this long, the console assumes that nobody reads the partition."""
 _GONE_SECONDS: Final = 600.0
-"""A partition that nobody has claimed for this long, while others of its hub were claimed, does not
-exist any more.
+"""If the claim of a partition was not renewed for this long, and others of its hub were, the hub
+has no such partition any more.
 """
 
 
@@ -165,9 +165,9 @@ def _is_got(
 
 
 def read_since(connection: Connection, now: float) -> dict[str, float]:
-    """Return since when every partition of a hub has been read by the console that reads it now, by
-    source; `now`, if one is read by nobody. Sources of a SQLite file are left out: its claims are
-    in memory.
+    """Return, by source, since when each partition of its hub has been read by the same console.
+    That is `now` if nobody reads one of them. A SQLite file has no such sources: its one console
+    keeps its claims in memory.
     """
     c = tables.ownership.c
     by_source: dict[str, list[Row[Any]]] = defaultdict(list)

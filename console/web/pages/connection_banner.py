@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from console.db.connection.errors import DatabaseFailedError
+from console.db.connection.transactions import read_from
 from console.db.decisions.latest_groups import are_latest
 from console.web.app_state import AppState
 from console.web.pages.formatting import plural
@@ -74,8 +75,8 @@ def troubles(state: AppState) -> list[Trouble]:
 def _has_latest_groups(state: AppState) -> bool:
     """Check whether the console that was started last has the same groups, as far as is known."""
     try:
-        with state.snapshots.open() as snapshot:
-            return are_latest(snapshot.connection, state.grouping.hash)
+        with read_from(state.snapshots.database.reading) as connection:
+            return are_latest(connection, state.grouping.hash)
     except DatabaseFailedError:
         return True
 

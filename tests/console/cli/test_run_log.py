@@ -29,15 +29,16 @@ def loggers_as_they_were() -> Iterator[None]:
 def test_no_form_of_a_secret_is_in_the_log(form: str) -> None:
     """A password of a source and of the database is hidden as it is, escaped, and in a URL."""
     quoted = quote(PASSWORD, safe="")
+    partly = quote(PASSWORD, safe="@")
     settings = ConsoleSettings.model_validate(
         {
-            "database": f"postgresql://seb:{quoted}@db.example/seb",
+            "database": f"postgresql://seb:{partly}@db.example/seb",
             "source": {"mqtt": {"kind": "mqtt", "url": "mqtts://b.example", "password": PASSWORD}},
         }
     )
     stream = io.StringIO()
     logs.configure(form=form, level="info", secrets=secrets_of(settings), stream=stream)
-    forms = (PASSWORD, json.dumps(PASSWORD)[1:-1], repr(PASSWORD)[1:-1], quoted)
+    forms = (PASSWORD, json.dumps(PASSWORD)[1:-1], repr(PASSWORD)[1:-1], quoted, partly)
     for each in forms:
         logging.getLogger("console").error("it refused %s", each, extra={"action": "x"})
     logs.flush()
