@@ -169,6 +169,8 @@ class Event:
 EVENT_FIELDS: Final = {each.wire: each.field for each in fields_of(Event)}
 """The fields of an event by their names on the wire, in their order."""
 FINGERPRINTED: Final = tuple(name for name, field in EVENT_FIELDS.items() if field.in_fingerprint)
+NOT_FINGERPRINTED: Final = tuple(name for name in EVENT_FIELDS if name not in FINGERPRINTED)
+"""The fields in which two reports with one fingerprint can differ, besides the impact."""
 _SEEN: Final = tuple(
     "resources (sorted)" if name == "resources" else name for name in FINGERPRINTED
 )

@@ -8,11 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from wire.event import FINGERPRINTED
+from wire.event import FINGERPRINTED, NOT_FINGERPRINTED
 
 _UNCHANGING: Final = ("eventId", "resourceType")
 SEEN: Final = tuple(name for name in FINGERPRINTED if name not in _UNCHANGING)
 """Fields of the API's event that the fingerprint covers, without those that never change."""
+WORDING: Final = ("impact", *NOT_FINGERPRINTED)
+"""Fields of the API's event that the fingerprint does not cover."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +55,11 @@ def _comparable(value: Any) -> Any:
 
 def report_differences(shown: Mapping[str, Any], reported: Mapping[str, Any]) -> list[Difference]:
     """Return the fields in which a reporter differs from what is shown; `now` has the reporter's
-    value. Impact and description count only if the reporter gives them; a state document does not.
+    value. A field that the fingerprint does not cover counts only if both give it: a state document
+    and an older bridge may not.
     """
     found = differences(shown, reported)
-    for name in ("impact", "description"):
+    for name in WORDING:
         before = shown.get(name)
         now = reported.get(name)
         if now is not None and before is not None and before != now:

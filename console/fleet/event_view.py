@@ -11,7 +11,7 @@ from console.fleet.candidates import candidates
 from console.fleet.commands import CommandState, command_status
 from console.fleet.contact import Contact, Listening
 from console.fleet.decisions import DecisionStatus, DecisionStatusName, decision_status, with_turn
-from console.fleet.differences import report_differences
+from console.fleet.differences import WORDING, report_differences
 from console.fleet.model import Count, Model, Moment, ReportedMoment
 from console.fleet.timeline import TimelineEntry
 from console.fleet.values.decision import Receipt, VmCommand
@@ -318,8 +318,7 @@ def reporter_item(latest: LatestReport, heard: HeardVm | None, shown: LatestRepo
 
 def _comparable_fields(latest: LatestReport) -> dict[str, Any]:
     """Return the fields in which reporters can differ. A state document, which has no sequence,
-    gives neither impact nor description.
+    gives only those that the fingerprint covers.
     """
-    report = latest.report
-    fields = {**report.event.to_wire(), "impact": report.impact}
-    return fields if latest.sequence else {**fields, "impact": None, "description": None}
+    fields = {**latest.report.event.to_wire(), "impact": latest.report.impact}
+    return fields if latest.sequence else {**fields, **dict.fromkeys(WORDING)}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from console.fleet.values.keys import EventKey, name_key, text_hash
 from console.records.incoming import EventReport, PreparationContent
+from wire.event import NOT_FINGERPRINTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +44,14 @@ class LatestReport:
 
     @property
     def wording_hash(self) -> str | None:
-        """A hash that is equal for two reporters that report the same impact and description. The
-        fingerprint covers neither. None for a state document, which has neither.
+        """A hash that is equal for two reporters that report the same in what the fingerprint does
+        not cover. None for a state document, which has none of it.
         """
         if not self.sequence:
             return None
-        return text_hash(f"{self.report.impact}\n{self.report.event.description}")
+        fields = self.report.event.to_wire()
+        values = (self.report.impact, *(fields.get(name) for name in NOT_FINGERPRINTED))
+        return text_hash("\n".join(map(str, values)))
 
     @property
     def names_hash(self) -> str:

@@ -99,16 +99,15 @@ def needs_second(event: EventItem, settings: ConsoleSettings) -> bool:
 
 def changes(seen: form_fields.SeenEvent, event: EventItem) -> list[Change]:
     """Return the comparison of what a person saw with the present state, in words."""
-    order = list(labels.FIELD_LABELS)
     found = differences(seen.fields, form_fields.seen_now(event))
     return [
         Change(
-            label=labels.FIELD_LABELS[each.field],
+            label=labels.field_label(each.field),
             before=field_value(each.field, each.before),
             now=field_value(each.field, each.now),
             is_time=each.field == "notBefore",
         )
-        for each in sorted(found, key=lambda each: order.index(each.field))
+        for each in sorted(found, key=lambda each: labels.field_order(each.field))
     ]
 
 

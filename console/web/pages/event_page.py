@@ -96,15 +96,14 @@ def _differences(reporters: Sequence[Reporter]) -> list[FieldDifference]:
             line = found.setdefault(
                 (each.field, repr(each.reported)),
                 FieldDifference(
-                    label=labels.FIELD_LABELS[each.field],
+                    label=labels.field_label(each.field),
                     is_time=each.field == "notBefore",
                     before=decision_block.field_value(each.field, each.shown),
                     now=decision_block.field_value(each.field, each.reported),
                 ),
             )
             line.vms.append((reporter.vm_id, reporter.name or reporter.vm_id))
-    ordered = list(labels.FIELD_LABELS.values())
-    return sorted(found.values(), key=lambda line: ordered.index(line.label))
+    return [found[each] for each in sorted(found, key=lambda key: labels.field_order(key[0]))]
 
 
 def names_of(snapshot: Snapshot, event: EventDetail) -> dict[str, str]:

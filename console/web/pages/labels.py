@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -76,7 +77,9 @@ FIELD_LABELS: Final[Mapping[str, str]] = {
     "impact": "Impact",
     "description": "Description",
 }
-"""The names of an event's fields in a comparison of two of its states."""
+"""The names of an event's fields in a comparison of two of its states, in the order of its lines;
+see `field_label`.
+"""
 
 CONTACT_MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -140,6 +143,18 @@ COMMAND_STATES: Final[Mapping[str, str]] = MappingProxyType(
 def event_type(name: str | None) -> EventType:
     """Return the words for a type of event; Azure may add new types."""
     return TYPES.get((name or "").lower(), UNKNOWN_TYPE)
+
+
+def field_label(name: str) -> str:
+    """Return the name of an event's field in words; one without a label is named after itself."""
+    own = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).capitalize()
+    return FIELD_LABELS.get(name, own)
+
+
+def field_order(name: str) -> int:
+    """Return the place of a field in a comparison, from 0 on; fields without a label come last."""
+    labelled = list(FIELD_LABELS)
+    return labelled.index(name) if name in labelled else len(labelled)
 
 
 def heading(event: EventItem) -> str:

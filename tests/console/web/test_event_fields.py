@@ -11,7 +11,7 @@ import pytest
 from support.console.records import FakeVm
 from support.console.stage import ConsoleStage
 
-from wire.event import EVENT_FIELDS, fingerprint
+from wire.event import EVENT_FIELDS, NOT_FINGERPRINTED, fingerprint
 from wire.record import EVENT_SCHEDULED
 
 RESOLVED = {"eventId", "resources"}
@@ -79,3 +79,20 @@ def test_a_field_of_an_event_is_on_its_page(stage: ConsoleStage) -> None:
     wanted["resources"] = "web-1"
     missing = [name for name, text in wanted.items() if text not in page]
     assert missing == [], "console/web/pages/templates/event.html has no line for these"
+
+
+@pytest.mark.parametrize("name", NOT_FINGERPRINTED)
+def test_two_vms_that_differ_in_a_field_outside_of_the_fingerprint_are_shown(
+    tmp_path: Path, name: str
+) -> None:
+    """The event is marked as differing, and says which VM reports what."""
+    first, second = FakeVm(name="web-1"), FakeVm(name="web-2")
+    with ConsoleStage(tmp_path) as stage:
+        for vm, value in ((first, example_of(name)), (second, "another")):
+            record = vm.event("E", resources=["web-1", "web-2"], now=stage.now)
+            event = {**record.data["event"], name: value}
+            stage.put(vm.record(EVENT_SCHEDULED, {**record.data, "event": event}, now=stage.now))
+        item = stage.http.get(f"{stage.url}/api/v1/events/E", timeout=20).json()
+    assert item["differing"]
+    differences = [each for reporter in item["witnesses"] for each in reporter["differences"]]
+    assert [each["field"] for each in differences] == [name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.fleet.differences import SEEN
+from console.fleet.differences import SEEN, WORDING
 from console.fleet.event_view import Reporter
 from console.fleet.moments import seconds_of
 from console.fleet.outcomes import outcome_text
@@ -152,7 +152,11 @@ def test_every_type_of_event_and_every_field_that_can_differ_has_its_label() -> 
     compared.
     """
     assert labels.TYPES.keys() == IMPACT_OF.keys()
-    assert {*SEEN, "impact", "description"} == labels.FIELD_LABELS.keys()
+    assert {*SEEN, *WORDING} >= labels.FIELD_LABELS.keys()
+    for name in (*SEEN, *WORDING):
+        assert labels.field_label(name)
+    assert labels.field_label("hostGroup") == "Host group"
+    assert labels.field_order("hostGroup") > labels.field_order("description")
 
 
 def test_that_no_vm_answered_is_said_once() -> None:
