@@ -28,7 +28,7 @@ from bridge.config.approval import Rule
 from bridge.config.reference import Variable
 from bridge.preparation import transitions as preparation_transitions
 from bridge.simulator.scenarios import SCENARIOS
-from console.approvals import requests as decision_requests
+from console.approvals import decision_requests
 from console.approvals import transitions as decision_transitions
 from console.turns import transitions as turn_transitions
 from docs import console_parts, survival_page

@@ -10,10 +10,7 @@ from typing import Final
 from uuid import uuid4
 
 from console.approvals.command_sender import OutgoingCommand
-from console.approvals.decision_situation import expiry
-from console.approvals.new_commands import write_new_command
-from console.approvals.refusal_reasons import REASONS, DecisionRefusedError, RefusalReason
-from console.approvals.requests import (
+from console.approvals.decision_requests import (
     Action,
     DecisionPolicy,
     DecisionRequest,
@@ -21,6 +18,9 @@ from console.approvals.requests import (
     RequestSituation,
     next_step,
 )
+from console.approvals.decision_situation import expiry
+from console.approvals.new_commands import write_new_command
+from console.approvals.refusal_reasons import REASONS, DecisionRefusedError, RefusalReason
 from console.approvals.turn_requests import TurnRequests
 from console.audit import audit_log
 from console.audit.chain import AuditValue

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from console.access.people import Person
 from console.approvals.command_sender import VmCommandSender
+from console.approvals.decision_requests import DecisionPolicy, DecisionRequest
 from console.approvals.decision_worker import DecisionWorker
 from console.approvals.request_transaction import DecisionResult, RequestTransaction
-from console.approvals.requests import DecisionPolicy, DecisionRequest
 from console.approvals.turn_requests import end_turn
 from console.approvals.turn_worker import TurnWorker
 from console.audit.limiter import AuditLimiter

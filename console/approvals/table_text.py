@@ -1,4 +1,4 @@
-"""The descriptions of a table's predicates and actions, for the documentation."""
+"""The descriptions of a table's conditions and actions, for the documentation."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from collections.abc import Callable
 
 
 def description_of(function: Callable[..., object]) -> str:
-    """Return what a predicate or an action is: the first line of its docstring."""
+    """Return what a condition or an action is: the first line of its docstring."""
     return (function.__doc__ or "").strip().splitlines()[0]

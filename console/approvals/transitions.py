@@ -1,6 +1,6 @@
 """The state machine of a decision, as one table; values in, values out.
 
-In each stage the first predicate that is true names the next step. docs/console-reference.md shows
+In each stage the first condition that is true names the next step. docs/console-reference.md shows
 the table; `step_transaction` carries it out. It never lets two VMs work on one event: the next
 reporter is asked only once the token of the last has expired, the event is Scheduled with the same
 fingerprint, and no VM has reported anything.
@@ -56,7 +56,7 @@ CHANGED: Final = EndDecision(outcome="overtaken", reason="changed")
 NO_END: Final = EndDecision(outcome="unanswered", reason="no_end")
 NO_ANSWER: Final = EndDecision(outcome="unanswered", reason="no_answer")
 
-DecisionPredicate = Callable[[DecisionSituation], bool]
+DecisionCondition = Callable[[DecisionSituation], bool]
 Then = DecisionStep | Callable[[DecisionSituation], DecisionStep]
 """The next step, or what finds it."""
 
@@ -64,7 +64,7 @@ Then = DecisionStep | Callable[[DecisionSituation], DecisionStep]
 def next_step(situation: DecisionSituation) -> DecisionStep:
     """Return the next step of a decision that is not over."""
     row = TABLE[stage_of(situation)]
-    then = next(then for predicate, then in row.items() if predicate(situation))
+    then = next(then for condition, then in row.items() if condition(situation))
     return then(situation) if callable(then) else then
 
 
@@ -89,7 +89,7 @@ def stage_of(situation: DecisionSituation) -> DecisionStage:
     )
 
 
-# Predicates. The first line of each docstring stands in the printed table.
+# Conditions. The first line of each docstring stands in the printed table.
 
 
 def always(_situation: DecisionSituation) -> bool:
@@ -260,7 +260,7 @@ def send(situation: DecisionSituation) -> SendCommand:
 def ask(situation: DecisionSituation) -> AskVm:
     """Ask the next reporter."""
     candidate = situation.next_candidate
-    assert candidate is not None  # noqa: S101  # the predicate says so
+    assert candidate is not None  # noqa: S101  # the condition says so
     tried = {candidate.vm_id, *(each.vm_id for each in situation.commands)}
     others = next_candidate(situation.candidates, tried) is not None
     until = expiry(situation.now, situation.decision.not_before, others=others)
@@ -309,7 +309,7 @@ def _last_expires_at(situation: DecisionSituation) -> float:
     return 0.0 if situation.last is None else situation.last.expires_at
 
 
-TABLE: Final[Mapping[DecisionStage, Mapping[DecisionPredicate, Then]]] = {
+TABLE: Final[Mapping[DecisionStage, Mapping[DecisionCondition, Then]]] = {
     DecisionStage.SECOND: {
         is_as_decided: WAIT,
         always: end_by_event,
@@ -361,13 +361,13 @@ TABLE: Final[Mapping[DecisionStage, Mapping[DecisionPredicate, Then]]] = {
 
 
 def printed() -> list[Sequence[str]]:
-    """Return the table as rows of text: stage, predicate and step."""
+    """Return the table as rows of text: stage, condition and step."""
     return [
         (
             stage.value,
-            description_of(predicate),
+            description_of(condition),
             description_of(then) if callable(then) else str(then),
         )
         for stage, row in TABLE.items()
-        for predicate, then in row.items()
+        for condition, then in row.items()
     ]

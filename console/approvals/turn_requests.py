@@ -8,9 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from console.approvals.decision_situation import GRACE_SECONDS
-from console.approvals.refusal_reasons import DecisionRefusedError
-from console.approvals.requests import (
+from console.approvals.decision_requests import (
     DecisionPolicy,
     DecisionRequest,
     HeldTurn,
@@ -18,6 +16,8 @@ from console.approvals.requests import (
     RequestSituation,
     next_step,
 )
+from console.approvals.decision_situation import GRACE_SECONDS
+from console.approvals.refusal_reasons import DecisionRefusedError
 from console.audit import audit_log
 from console.db.decisions import decision_rows, prepare_commands, turn_rows
 from console.db.decisions.latest_groups import are_latest

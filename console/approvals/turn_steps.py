@@ -12,8 +12,8 @@ from typing import Final
 
 from console.access.people import Person
 from console.approvals.command_sender import OutgoingCommand
+from console.approvals.decision_requests import DecisionRequest
 from console.approvals.request_transaction import DecisionResult, RequestTransaction
-from console.approvals.requests import DecisionRequest
 from console.approvals.turn_commands import due_commands, reason_of, write_command
 from console.audit import audit_log
 from console.db.access.tokens import ACTOR_PREFIX

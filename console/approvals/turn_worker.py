@@ -15,8 +15,8 @@ from typing import Final
 from sqlalchemy import Connection
 
 from console.approvals.command_sender import OutgoingCommand
+from console.approvals.decision_requests import DecisionPolicy
 from console.approvals.request_transaction import RequestTransaction
-from console.approvals.requests import DecisionPolicy
 from console.approvals.turn_steps import has_work, write_turn_steps
 from console.audit.limiter import AuditLimiter
 from console.db.connection.transactions import read_from, write_to

@@ -6,10 +6,10 @@ import time
 
 import click
 
-from console.access.acceptance import accept
 from console.access.people import local_person
 from console.cli import common
 from console.fleet.contact import SilentTime
+from console.vms.acceptance import accept
 
 
 @click.command("accept")

@@ -11,7 +11,6 @@ from typing import Any, Final, TextIO
 
 import click
 
-from console.access import enrolment
 from console.access.people import local_person
 from console.cli import common
 from console.config.settings import ConsoleSettings
@@ -19,6 +18,7 @@ from console.db.connection.opening import Database, database_url
 from console.errors import RefusedError
 from console.fleet.contact import SilentTime
 from console.ingest.vm_secrets import KEY_IS_MISSING, read_key
+from console.vms import enrolment
 from sinks.shared.errors import OK, ConfigurationError
 
 

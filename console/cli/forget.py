@@ -7,9 +7,9 @@ import time
 import click
 
 from console.access.people import local_person
-from console.access.retirement import forget
 from console.cli import common
 from console.fleet.contact import SilentTime
+from console.vms.retirement import forget
 
 
 @click.command("forget")

@@ -8,8 +8,8 @@ from typing import TextIO
 import click
 
 from console.access.people import local_person
-from console.access.retirement import retire
 from console.cli import common
+from console.vms.retirement import retire
 
 
 @click.command("retire")

@@ -57,7 +57,7 @@ def ended_unseen(latest: LatestReport, at: float) -> LatestReport | None:
     return replace(latest, time=at, report=report)
 
 
-def forgotten(latest: LatestReport, now: float) -> LatestReport:
+def ended_as_unheard(latest: LatestReport, now: float) -> LatestReport:
     """Return the report of an open event that no heard VM reports any more: ended, with an unknown
     outcome.
     """

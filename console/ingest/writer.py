@@ -23,7 +23,7 @@ from console.db.batches.batch_transaction import write_batch
 from console.db.connection.clock import CommonClock
 from console.db.connection.errors import message_of
 from console.db.connection.opening import Database
-from console.db.connection.transactions import numbered
+from console.db.connection.transactions import begin_write
 from console.db.decisions.latest_groups import (
     StartedGroups,
     take_the_lead,
@@ -221,7 +221,7 @@ class Writer:
 
     def _write_timed_changes(self) -> None:
         """Write what changes because time has passed."""
-        with numbered(self._database) as (connection, change_number):
+        with begin_write(self._database) as (connection, change_number):
             has_changed = write_timed_changes(
                 connection, change_number, now=self._now(), silent_time=self._silent_time
             )
@@ -377,7 +377,7 @@ class Writer:
     def _commit_together(self, batch: Sequence[Delivery]) -> None:
         """Write everything that a batch changes, in one transaction."""
         items = [item for each in batch for item in each.items if _is_about_a_vm(item)]
-        with numbered(self._database) as (connection, change_number):
+        with begin_write(self._database) as (connection, change_number):
             changes = write_batch(
                 connection,
                 items,

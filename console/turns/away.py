@@ -122,7 +122,7 @@ def started_by_vm(facts: TurnFacts, *, unsure_at: float | None = None) -> dict[s
 
 def _is_gone(vm: VmFacts) -> bool:
     """Check whether a VM is not heard, or has begun to prepare."""
-    return not vm.is_heard or (not vm.has_no_program and is_preparing(vm) is not None)
+    return not vm.is_heard_or_late or (not vm.has_no_program and is_preparing(vm) is not None)
 
 
 def _reason(vm: VmFacts, started: Mapping[str, EventFacts], *, with_unsure: bool) -> Away | None:

@@ -69,8 +69,8 @@ class VmFacts:
     preparations: Sequence[VmPreparation] = ()
 
     @property
-    def is_heard(self) -> bool:
-        """Whether its last message is recent enough to rely on."""
+    def is_heard_or_late(self) -> bool:
+        """Whether its last message is recent enough to rely on: its contact is heard or late."""
         return self.contact in ("heard", "late")
 
     @property
@@ -81,7 +81,7 @@ class VmFacts:
     @property
     def has_no_program(self) -> bool:
         """Whether it reports itself that it does not prepare: it has nothing to recover from."""
-        return self.is_heard and self.prepares_nothing
+        return self.is_heard_or_late and self.prepares_nothing
 
     def preparation(self, event_key: EventKey) -> VmPreparation | None:
         """Return what it last reported about its preparation for that event, or None."""

@@ -31,7 +31,7 @@ def awaited_vms(turn: Turn, event: EventFacts, reading: Reading) -> list[VmFacts
     not wait for a VM that the console does not hear.
     """
     named = reading.facts.named(event)
-    return [vm for vm in named if vm.prepares and (vm.is_heard or not turn.is_overridden)]
+    return [vm for vm in named if vm.prepares and (vm.is_heard_or_late or not turn.is_overridden)]
 
 
 def all_prepared(turn: Turn, event: EventFacts, reading: Reading) -> bool:
@@ -77,7 +77,10 @@ def vms_to_prepare(turn: Turn, reading: Reading) -> tuple[str, ...]:
     return tuple(
         vm.vm_id
         for vm in reading.facts.named(event)
-        if vm.vm_id in turn.vm_ids and vm.prepares and vm.is_heard and not vm.is_prepared(event)
+        if vm.vm_id in turn.vm_ids
+        and vm.prepares
+        and vm.is_heard_or_late
+        and not vm.is_prepared(event)
     )
 
 
@@ -97,7 +100,7 @@ def with_unanswered(turn: Turn, asked: Collection[str], reading: Reading) -> Tur
             return None
         if vm is None or vm.vm_id not in event.named:
             return None
-        was_asked = part.unanswered_since is not None and not vm.is_heard
+        was_asked = part.unanswered_since is not None and not vm.is_heard_or_late
         if vm.has_answered(event) or not (vm.vm_id in asked or was_asked):
             return None
         return part.unanswered_since or reading.now

@@ -138,7 +138,7 @@ def _waits_behind(away: Away, event: EventFacts, reading: Reading) -> bool:
     """
     facts = reading.facts
     vm = facts.vms.get(away.vm_id)
-    if vm is None or not vm.is_heard or vm.vm_id in started_by_vm(facts):
+    if vm is None or not vm.is_heard_or_late or vm.vm_id in started_by_vm(facts):
         return False
     turns = [turn for turn in facts.turns.values() if turn.is_held and vm.vm_id in turn.vm_ids]
     return bool(turns) and all(_waits_after(turn, vm, event, reading) for turn in turns)

@@ -28,7 +28,7 @@ def refusal(event: EventFacts, reading: Reading) -> Refusal | None:
     if reading.over_budget(event):
         return "not_its_turn"
     preparing = [vm for vm in reading.facts.named(event) if vm.prepares]
-    if any(not vm.is_heard for vm in preparing):
+    if any(not vm.is_heard_or_late for vm in preparing):
         return "cannot_prepare"
     if all(vm.is_prepared(event) for vm in preparing):
         return None
@@ -166,7 +166,7 @@ def _about_its_vms(event: EventFacts, reading: Reading) -> str | None:
 
 
 def _not_heard(vms: Iterable[VmFacts]) -> str | None:
-    names = sorted(vm.name for vm in vms if not vm.is_heard)
+    names = sorted(vm.name for vm in vms if not vm.is_heard_or_late)
     return f"the console does not hear {', '.join(names)}" if names else None
 
 

@@ -37,7 +37,7 @@ def _with_return(part: TurnVm, turn: Turn, reading: Reading) -> TurnVm:
         return part  # a VM may still follow a command: the event could come back
     if vm is None:  # retired: no longer a member
         return replace(part, back_at=reading.now)
-    has_recovered = vm.is_heard and vm.has_recovered(turn.event_key)
+    has_recovered = vm.is_heard_or_late and vm.has_recovered(turn.event_key)
     if not (has_recovered and _may_leave(vm, turn, reading)):
         return part
     rest = _rest_of(part, vm, turn, reading)

@@ -48,14 +48,14 @@ def write_to(database: Database) -> Iterator[tuple[Connection, int]]:
     `DatabaseFailedError`; then nothing was written.
     """
     try:
-        with numbered(database) as (connection, change_number):
+        with begin_write(database) as (connection, change_number):
             yield connection, change_number
     except SQLAlchemyError as error:
         raise DatabaseFailedError(message_of(error)) from error
 
 
 @contextmanager
-def numbered(database: Database) -> Iterator[tuple[Connection, int]]:
+def begin_write(database: Database) -> Iterator[tuple[Connection, int]]:
     """Open a transaction that writes, as `write_to` does. Raises SQLAlchemy's errors."""
     with database.writing.begin() as connection:
         change_number = next_change_number(connection)

@@ -161,7 +161,7 @@ def _with_dispute(
         for each in reports
         if each.vm_id not in event.named and each.vm_id in vms
     ]
-    if any(vm.is_heard and holds_up(vm, report) for vm, report in left_out):
+    if any(vm.is_heard_or_late and holds_up(vm, report) for vm, report in left_out):
         return replace(event, is_disputed=True)
     return event
 

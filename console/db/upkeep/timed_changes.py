@@ -17,7 +17,7 @@ from console.db.vms.contact import contact_of
 from console.db.vms.vm_updates import retire_deleted
 from console.fleet.batch import ReporterKey
 from console.fleet.contact import BY_HEARTBEATS, Listening, SilentTime
-from console.fleet.reports import forgotten
+from console.fleet.reports import ended_as_unheard
 from console.fleet.values.event import OPEN
 
 _FORGOTTEN_SECONDS: Final = 3600.0
@@ -110,7 +110,7 @@ def _end_forgotten(
     )
     found = connection.execute(query.where(~reported.exists())).all()
     shown = reports_by(connection, {rows.key_of(row): row.shown_by for row in found}, {})
-    ended = [forgotten(each, now) for each in shown.values()]
+    ended = [ended_as_unheard(each, now) for each in shown.values()]
     upsert(connection, report, [rows.report_row(each, change_number) for each in ended])
     incoming = {ReporterKey(each.event_id, each.vm_id): each for each in ended}
     write_events(

@@ -13,8 +13,8 @@ from starlette.responses import Response
 from console.access.people import Person
 from console.access.refused_attempts import attempt_at
 from console.access.site_access import sees_event, sees_vm
+from console.approvals.decision_requests import DecisionRequest, What
 from console.approvals.refusal_reasons import REASONS, DecisionRefusedError
-from console.approvals.requests import DecisionRequest, What
 from console.db.decisions import decision_rows
 from console.fleet.commands import command_item
 from console.fleet.decisions import DecisionStatusName

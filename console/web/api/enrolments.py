@@ -8,10 +8,10 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from console.access import enrolment
 from console.errors import RefusedError
 from console.fleet.model import Model
 from console.ingest.vm_secrets import KEY_IS_MISSING, read_key
+from console.vms import enrolment
 from console.web.answers import answer, refuse
 from console.web.api.models import EnrolmentBody
 from console.web.api.operations import body_of

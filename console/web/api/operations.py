@@ -60,18 +60,18 @@ def checked(endpoint: Endpoint, query: type[BaseModel]) -> Endpoint:
 
     if iscoroutinefunction(endpoint):
 
-        async def called(request: Request) -> Response:
+        async def call(request: Request) -> Response:
             response: Response = await endpoint(request, *arguments(request))
             return response
 
-        return called
+        return call
 
-    def called_on_a_thread(request: Request) -> Response:
+    def call_on_a_thread(request: Request) -> Response:
         response = endpoint(request, *arguments(request))
         assert isinstance(response, Response)  # noqa: S101  # it is no coroutine function
         return response
 
-    return called_on_a_thread
+    return call_on_a_thread
 
 
 def query_of(request: Request, query: type[M]) -> M:

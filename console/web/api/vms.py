@@ -8,11 +8,9 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from console.access.acceptance import accept
 from console.access.people import Person
-from console.access.retirement import retire
 from console.access.site_access import sees_vm
-from console.approvals.requests import is_reason
+from console.approvals.decision_requests import is_reason
 from console.db.decisions import assignments
 from console.db.events.past_records import past_of_vm
 from console.db.snapshot import Snapshot, Snapshots
@@ -24,6 +22,8 @@ from console.fleet.model import Model
 from console.fleet.timeline import gap_item, history_item, timeline_item
 from console.fleet.values.vm import Expectation, HeardVm
 from console.fleet.vm_view import VmDetail, VmItem
+from console.vms.acceptance import accept
+from console.vms.retirement import retire
 from console.web.answers import answer, refuse
 from console.web.api.cursors import cursor, position_in
 from console.web.api.models import AcceptBody, ReasonBody, VmsQuery

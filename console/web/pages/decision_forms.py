@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from console.access.people import Person
+from console.approvals.decision_requests import DecisionRequest
 from console.approvals.refusal_reasons import REASONS, DecisionRefusedError
-from console.approvals.requests import DecisionRequest
 from console.db.connection.errors import DatabaseFailedError
 from console.web.app_state import AppState
 from console.web.caller import person_of

@@ -30,7 +30,7 @@ class NamedVmBlock:
 
     resource: Resource
     reporter: Reporter | None
-    measures: Sequence[time_comparisons.TimeComparison]
+    comparisons: Sequence[time_comparisons.TimeComparison]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,12 +78,12 @@ def _named_vm_block(
     resource: Resource, reporter: Reporter | None, event: EventDetail
 ) -> NamedVmBlock:
     announced = event.duration_in_seconds
-    measures = (
+    comparisons = (
         time_comparisons.compared(reporter, event.event_type, announced)
         if reporter is not None
         else []
     )
-    return NamedVmBlock(resource=resource, reporter=reporter, measures=measures)
+    return NamedVmBlock(resource=resource, reporter=reporter, comparisons=comparisons)
 
 
 def _differences(reporters: Sequence[Reporter]) -> list[FieldDifference]:

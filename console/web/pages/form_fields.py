@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 
-from console.approvals.requests import names_change
+from console.approvals.decision_requests import names_change
 from console.fleet.decisions import MAX_REASON_CHARACTERS
 from console.fleet.differences import SEEN, seen_of
 from console.fleet.event_view import EventItem

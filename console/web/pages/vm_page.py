@@ -30,7 +30,7 @@ class PastRow:
 
     event: PastEvent
     type: labels.EventType
-    measures: Sequence[time_comparisons.TimeComparison]
+    comparisons: Sequence[time_comparisons.TimeComparison]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,7 @@ def strip(history: Sequence[PastRow], now: float) -> list[StripMark]:
         if not event.affects_this_vm or first is None or last is None or last < begin:
             continue
         is_over = event.state == "ended"
-        is_worse = any(pair.is_worse for pair in row.measures)
+        is_worse = any(pair.is_worse for pair in row.comparisons)
         start = max(0.0, 1000 * (first - begin) / (now - begin))
         end = min(1000.0, 1000 * ((last if is_over else now) - begin) / (now - begin))
         width = max(_MIN_MARK, end - start)
@@ -177,5 +177,5 @@ def _silence(snapshot: Snapshot, heard: HeardVm, vm: VmDetail) -> VmSilence | No
 
 
 def _past_row(event: PastEvent) -> PastRow:
-    measures = time_comparisons.compared(event, event.event_type, event.duration_in_seconds)
-    return PastRow(event=event, type=labels.event_type(event.event_type), measures=measures)
+    comparisons = time_comparisons.compared(event, event.event_type, event.duration_in_seconds)
+    return PastRow(event=event, type=labels.event_type(event.event_type), comparisons=comparisons)

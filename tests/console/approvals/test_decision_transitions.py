@@ -283,14 +283,14 @@ def test_a_rule_was_quicker() -> None:
 
 
 def test_the_table_has_an_answer_for_every_state() -> None:
-    """In each state the last predicate is always true, and none comes after it."""
+    """In each state the last condition is always true, and none comes after it."""
     assert set(TABLE) == set(DecisionStage)
     for row in TABLE.values():
         assert [each is always for each in row] == [False] * (len(row) - 1) + [True]
 
 
 def test_the_table_can_be_read() -> None:
-    """Each printed row has a state, a predicate and a step in words."""
+    """Each printed row has a state, a condition and a step in words."""
     rows = printed()
     assert len(rows) == sum(len(row) for row in TABLE.values())
     assert {state for state, _, _ in rows} == {each.value for each in DecisionStage}

@@ -11,8 +11,8 @@ from support.console.records import FakeVm
 
 from console.access.people import Person
 from console.approvals import turn_steps
+from console.approvals.decision_requests import DecisionPolicy, DecisionRequest
 from console.approvals.request_transaction import RequestTransaction
-from console.approvals.requests import DecisionPolicy, DecisionRequest
 from console.approvals.service import Decisions
 from console.approvals.step_transaction import StepContext, mark_sent, write_decision_step
 from console.audit.audit_log import all_rows

@@ -18,9 +18,9 @@ from support.turn_world.vm import WorldVm
 
 from console.approvals import turn_steps
 from console.approvals.command_sender import OutgoingCommand
+from console.approvals.decision_requests import DecisionPolicy, DecisionRequest, What
 from console.approvals.refusal_reasons import DecisionRefusedError
 from console.approvals.request_transaction import RequestTransaction
-from console.approvals.requests import DecisionPolicy, DecisionRequest, What
 from console.approvals.service import Decisions
 from console.approvals.step_transaction import StepContext, mark_sent, write_decision_step
 from console.audit.limiter import AuditLimiter

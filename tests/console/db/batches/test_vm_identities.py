@@ -12,9 +12,6 @@ import pytest
 from support.console.intake import NOW, Intake
 from support.console.records import FakeVm
 
-from console.access.acceptance import accept
-from console.access.enrolment import enroll
-from console.access.retirement import retire
 from console.audit import audit_log
 from console.config.groups import GroupSettings
 from console.db.events.event_filters import WantedEvents
@@ -23,6 +20,9 @@ from console.db.vms.grouping import groups_now
 from console.errors import RefusedError
 from console.records.parse import parse_state, parse_status
 from console.turns.groups import Grouping
+from console.vms.acceptance import accept
+from console.vms.enrolment import enroll
+from console.vms.retirement import retire
 
 _ARM = "/subscriptions/sub-1/resourceGroups/group-1/providers/Microsoft.Compute"
 

@@ -6,7 +6,7 @@ from sqlalchemy import event
 from support.console.intake import NOW, Intake
 from support.console.records import FakeVm
 
-from console.access.retirement import forget
+from console.vms.retirement import forget
 
 
 def test_what_a_vm_has_sent_is_removed_a_little_at_a_time(intake: Intake) -> None:

@@ -1,4 +1,4 @@
-"""Times, measures and timelines in words."""
+"""Times, comparisons and timelines in words."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_less_notice_than_promised_is_shown_as_worse() -> None:
     ]
 
 
-def test_an_event_of_other_vms_has_no_measures() -> None:
+def test_an_event_of_other_vms_has_no_comparisons() -> None:
     """A VM that the event does not name has no comparison."""
     assert compared(reported(affects=False, notice=1.0), "Freeze", 9) == []
 

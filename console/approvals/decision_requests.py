@@ -1,6 +1,6 @@
 """The next step of a person's request, as one table; values in, values out.
 
-The first predicate that is true names the next step. docs/console-reference.md shows the
+The first condition that is true names the next step. docs/console-reference.md shows the
 table; `request_transaction` carries it out.
 """
 
@@ -127,13 +127,13 @@ class RequestSituation:
         return open_decision if open_decision.fingerprint == self.request.fingerprint else None
 
 
-RequestPredicate = Callable[[RequestSituation], bool]
+RequestCondition = Callable[[RequestSituation], bool]
 
 
 def next_step(situation: RequestSituation) -> RequestStep:
     """Return why a request is refused, or which action follows."""
     row = TABLE[situation.request.what]
-    return next(step for predicate, step in row.items() if predicate(situation))
+    return next(step for condition, step in row.items() if condition(situation))
 
 
 def is_reason(text: str) -> bool:
@@ -146,7 +146,7 @@ def names_change(reason: str, pattern: str | None) -> bool:
     return pattern is None or re.search(pattern, reason) is not None
 
 
-# Predicates. The first line of each docstring stands in the printed table.
+# Conditions. The first line of each docstring stands in the printed table.
 
 
 def always(_situation: RequestSituation) -> bool:
@@ -280,7 +280,7 @@ def _needs_two(situation: RequestSituation) -> bool:
     return known is not None and 0 < least <= len(known.shown.report.event.resources)
 
 
-TABLE: Final[Mapping[What, Mapping[RequestPredicate, RequestStep]]] = {
+TABLE: Final[Mapping[What, Mapping[RequestCondition, RequestStep]]] = {
     "approve": {
         has_no_role: Refuse("role"),
         is_of_other_sites: Refuse("site"),
@@ -323,9 +323,9 @@ TABLE: Final[Mapping[What, Mapping[RequestPredicate, RequestStep]]] = {
 
 
 def printed() -> list[Sequence[str]]:
-    """Return the table as rows of text: request, predicate and step."""
+    """Return the table as rows of text: request, condition and step."""
     return [
-        (what, description_of(predicate), str(step))
+        (what, description_of(condition), str(step))
         for what, row in TABLE.items()
-        for predicate, step in row.items()
+        for condition, step in row.items()
     ]

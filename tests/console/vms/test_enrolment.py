@@ -18,7 +18,6 @@ from support.console.records import FakeVm
 from support.eventually import eventually
 from support.process.bridge import run_seb
 
-from console.access import enrolment
 from console.audit.audit_log import read_rows
 from console.db.access.enrolment_rows import generations_since
 from console.db.connection.opening import Database
@@ -31,6 +30,7 @@ from console.ingest.vm_secrets import (
     secret_text,
     webhook_secret,
 )
+from console.vms import enrolment
 
 KEY = bytes(range(32))
 AT = 1_800_000_000.0

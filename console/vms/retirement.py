@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from console.access.enrolment import VMS_AT_ONCE, require_vm_ids
 from console.audit import audit_log
 from console.db.bulk import portions
 from console.db.connection.opening import Database
@@ -12,6 +11,7 @@ from console.db.connection.transactions import write_to
 from console.db.upkeep.removal import delete_past_reports, delete_some_records, delete_vm, is_known
 from console.db.vms.vm_updates import retire_rows
 from console.fleet.contact import BY_HEARTBEATS, Listening, SilentTime
+from console.vms.enrolment import VMS_AT_ONCE, require_vm_ids
 
 
 def retire(

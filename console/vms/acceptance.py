@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
-from console.access.enrolment import VMS_AT_ONCE, require_vm_ids
 from console.audit import audit_log
 from console.db.batches import vm_identities
 from console.db.bulk import portions
@@ -13,6 +12,7 @@ from console.db.connection.opening import Database
 from console.db.connection.transactions import write_to
 from console.fleet.contact import BY_HEARTBEATS, SilentTime
 from console.fleet.values.vm import Vm
+from console.vms.enrolment import VMS_AT_ONCE, require_vm_ids
 
 
 def accept(

@@ -92,13 +92,15 @@ def enroll(
             )
             vm_identities.replace_bound_tags(connection, bound, change_number)
             for vm_id, generation in generations.items():
-                stated = _stated(given.get(vm_id), site, tags or {})
+                stated = _audit_fields(given.get(vm_id), site, tags or {})
                 _audit_enrolled(connection, vm_id, generation, stated, actor=actor, at=now)
         found |= generations
     return found
 
 
-def _stated(resource_id: str | None, site: str | None, tags: Mapping[str, str]) -> dict[str, Any]:
+def _audit_fields(
+    resource_id: str | None, site: str | None, tags: Mapping[str, str]
+) -> dict[str, Any]:
     """Return what an admin says of a VM, as the audit has it."""
     stated = {
         "resource_id": resource_id,

@@ -1,0 +1,1 @@
+"""What an admin does with VMs: enrol, accept, retire and forget them."""
