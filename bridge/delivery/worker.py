@@ -6,6 +6,7 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import inf
 from typing import Any, Final, Protocol
 
@@ -49,6 +50,15 @@ Delivered = Callable[[str, Sequence[float]], None]
 """Called with the sink's name, and for each acknowledged record the seconds since its commit."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """A record that the sink has refused for good."""
+
+    record: Record
+    reason: str
+    tries: int
+
+
 class Worker:
     """A thread that serves one sink until it is told to finish, or is abandoned."""
 
@@ -77,6 +87,8 @@ class Worker:
         self._on_delivered = on_delivered
         self._draw = draw
         self._connection = OpenConnection(self.driver, clock, draw=draw)
+        self._unwritten: _Refusal | None = None
+        """A refusal that the store has not taken yet."""
         self._has_opened = False
         """Whether the sink was open since the last failure."""
         self._ended = False
@@ -185,6 +197,10 @@ class Worker:
         if batch.damaged is not None:
             self._mark_dead(batch, 0, batch.damaged, tries=0)
             return
+        unwritten = self._unwritten
+        if unwritten is not None and unwritten.record.id == batch.records[0].id:
+            self._give_up_on(batch, 0, unwritten)
+            return
         try:
             self.driver.deliver(batch.records)
         except SinkRejected as error:
@@ -212,12 +228,21 @@ class Worker:
 
     def _refuse(self, batch: Batch, error: SinkRejected) -> None:
         """Mark the record as dead, or try it again if the sink says that it may still accept it."""
-        tries = self.health.count_refusal(refused_of(error, batch.records).id)
+        record = refused_of(error, batch.records)
+        tries = self.health.count_refusal(record.id)
         if tries < error.tries:
             raise SinkError(str(error), stays_open=error.stays_open) from error
-        reason = reason_of(error, self._redact)
-        self._mark_dead(batch, error.delivered, reason, tries=tries)
-        self.health.count_dead(f"the last record was refused: {reason}")
+        refusal = _Refusal(record, reason_of(error, self._redact), tries)
+        self._give_up_on(batch, error.delivered, refusal)
+
+    def _give_up_on(self, batch: Batch, index: int, refusal: _Refusal) -> None:
+        """Mark a refused record as dead. If the store does not take that, it is done later, without
+        another delivery.
+        """
+        self._unwritten = refusal
+        self._mark_dead(batch, index, refusal.reason, tries=refusal.tries)
+        self._unwritten = None
+        self.health.count_dead(f"the last record was refused: {refusal.reason}")
 
     def _mark_dead(self, batch: Batch, index: int, reason: str, *, tries: int) -> None:
         record = batch.records[index]

@@ -79,8 +79,10 @@ def diff(
             transitions.append(_appearance(before, event, poll))
             continue
         changed = _changed(before.event, event)
-        # The VM may have another name now, by which an unchanged event does or does not name it.
-        if changed or before.affects_this_vm != event.affects(poll.vm_name):
+        if not changed and before.affects_this_vm != event.affects(poll.vm_name):
+            # The VM has another name now, by which an unchanged event does or does not name it.
+            changed = ("affectsThisVm",)
+        if changed:
             starts = "eventStatus" in changed and event.event_status == "Started"
             after = _seen_again(before, event, poll)
             transitions.append(

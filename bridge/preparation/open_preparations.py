@@ -190,10 +190,13 @@ class OpenPreparations:
 
     def forget_earlier_states(self, preparation: Preparation) -> None:
         """Note that the VM is not prepared for earlier states of the event any more. Raises
-        `StoreError`.
+        `StoreError`; then it is noted with the next step.
         """
         if preparation.before:
-            self._save(replace(preparation, before=()))
+            after = replace(preparation, before=())
+            # Known at once, or the next run could end with 0 before the disk has taken it.
+            self._keep(after)
+            self._rows.save(after)
 
     def take_step(
         self, preparation: Preparation, trigger: PreparationTrigger, reason: str | None = None

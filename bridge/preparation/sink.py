@@ -5,6 +5,7 @@ it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from bridge.preparation.preparations import Preparations
@@ -19,6 +20,15 @@ from wire.record import (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """What the inner sink has done for a record."""
+
+    record: Record
+    refusal: SinkRejected | None
+    """Why it will never do more; None if it has done all."""
+
+
 class PreparingSink(Sink[Any]):
     """Wraps the sink that prepares. In place of the record that asks, the sink gets the newest
     record of the event itself; an event that it is not asked about is only announced to it.
@@ -30,8 +40,8 @@ class PreparingSink(Sink[Any]):
         super().__init__(inner.name, inner.settings, inner.context)
         self._inner = inner
         self._preparations = preparations
-        self._done: Record | None = None
-        """The record for which the inner sink has done all, when that could not be written."""
+        self._result: _Result | None = None
+        """The result of the last call, when it could not be written."""
         self._is_cut = False
         """Whether a call was cut: another sink is made in place of this one."""
 
@@ -72,33 +82,42 @@ class PreparingSink(Sink[Any]):
             self._deliver_once(record, event)
         except SinkRejected as refused:
             self._preparations.note_gave_up(record, str(refused))
+            self._result = None
             raise
         except SinkError:
             self._preparations.note_cut_off(record)
             raise
         self._preparations.note_prepared(record)
-        self._done = None
+        self._result = None
 
     def _deliver_start_or_end(self, record: Record) -> None:
         try:
             self._deliver_once(record, record)
         except SinkRejected as refused:
             self._preparations.note_recovered(record, str(refused))
+            self._result = None
             raise
         self._preparations.note_recovered(record)
-        self._done = None
+        self._result = None
 
     def _deliver_once(self, record: Record, event: Record) -> None:
-        """Deliver the event's record to the inner sink, unless it has done all for `record`
-        already, and only the disk did not take the result. A call that was cut has no result, even
-        if it succeeds after that: the sink that is made in place of this one may be at work.
+        """Deliver the event's record to the inner sink, unless it has done so for `record` already,
+        and only the disk did not take the result. A call that was cut has no result, even if it
+        ends well after that: the sink that is made in place of this one may be at work. Raises what
+        the inner sink raises.
         """
-        if self._done == record:
-            return
-        self._inner.deliver([event])
-        if self._is_cut:
-            raise SinkError("the call was cut")
-        self._done = record
+        result = self._result
+        if result is None or result.record != record:
+            refusal = None
+            try:
+                self._inner.deliver([event])
+            except SinkRejected as refused:
+                refusal = refused
+            if self._is_cut:
+                raise SinkError("the call was cut") from refusal
+            self._result = result = _Result(record, refusal)
+        if result.refusal is not None:
+            raise result.refusal
 
     def maintain(self) -> None:
         """Maintain the inner sink."""

@@ -286,8 +286,8 @@ def test_a_bug_in_a_sink_is_tried_again(
 def test_an_error_of_the_store_is_waited_out(
     bench: DispatcherBench, ops: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If a refusal cannot be stored, the record is not skipped."""
-    ops.on_deliver = [SinkRejected("no"), SinkRejected("no")]
+    """If a refusal cannot be stored, the record is neither skipped nor delivered again."""
+    ops.on_deliver = [SinkRejected("no")]
     bench.commit(draft(1))
     mark_dead, full = bench.outbox.mark_dead, [True]
 
@@ -303,6 +303,9 @@ def test_an_error_of_the_store_is_waited_out(
     assert bench.outbox.dead.count("ops") == 0
     bench.advance(1.1)
     ops.wait_for(lambda: bench.outbox.dead.count("ops") == 1)
+    ops.wait_for_records(1)
+    assert [record.type for record in ops.records] == [BRIDGE_DEAD_LETTER]
+    assert [dead.attempts for dead in bench.outbox.dead.shown()] == [1]
 
 
 def test_finish_delivers_what_is_left(bench: DispatcherBench, ops: Script) -> None:

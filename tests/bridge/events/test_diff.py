@@ -77,7 +77,8 @@ def test_a_vm_with_another_name_is_named_by_other_events(name: str, then: str) -
     (after,), known = step(
         known, entry(resources=("web_3",)), poll=replace(CONTINUOUS, vm_name=then)
     )
-    assert (after.kind, after.changed, after.concerns_this_vm) == ("updated", (), True)
+    assert (after.kind, after.changed) == ("updated", ("affectsThisVm",))
+    assert after.concerns_this_vm
     assert after.tracked.affects_this_vm == (then == "web_3")
     again = replace(CONTINUOUS, vm_name=then)
     assert step(known, entry(resources=("web_3",)), poll=again)[0] == []

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 from support.commands.preparing_bridge import PreparingBridge
-from support.documents.documents import body, entry
+from support.documents.documents import LATER, body, entry
 from support.sinks.scripted_sink import Script, ScriptedSink
 
 from bridge.preparation.sink import PreparingSink
 from bridge.store.database import StoreError
-from sinks.base import SinkError, SinkSettings
+from sinks.base import SinkError, SinkRejected, SinkSettings
 from sinks.samples import sample_context
 
 
@@ -50,6 +50,47 @@ def test_a_full_disk_runs_nothing_twice(preparing: PreparingBridge) -> None:
         preparing.poll(body(incarnation=2))
         request = preparing.records()[-1]
     assert script.calls.count("deliver") == 2
+
+
+def test_a_full_disk_repeats_no_refusal(preparing: PreparingBridge) -> None:
+    """If it cannot be written that the program gave up, the next delivery writes it without
+    another run.
+    """
+    script = Script()
+    script.on_deliver = [SinkRejected("no")]
+    sink = wrapped(preparing, script)
+    request = preparing.records()[-1]
+    preparing.store.read("PRAGMA query_only=ON")
+    for _ in range(3):
+        with pytest.raises(StoreError):
+            sink.deliver([request])
+    preparing.store.read("PRAGMA query_only=OFF")
+    with pytest.raises(SinkRejected):
+        sink.deliver([request])
+    assert preparing.states() == ["failed"]
+    assert script.calls.count("deliver") == 1
+
+
+def test_a_run_that_was_cut_on_a_full_disk_undoes_earlier_preparations(
+    preparing: PreparingBridge,
+) -> None:
+    """If a run ends in part, and that cannot be written, the states for which the VM was prepared
+    before count no more, although the next run ends with 0.
+    """
+    script = Script()
+    sink = wrapped(preparing, script)
+    sink.deliver([preparing.records()[-1]])
+    preparing.poll(body(entry(not_before=LATER), incarnation=2))
+    (known,) = preparing.current.events.values()
+    preparing.preparations.ask(known, "command:2")
+    request = preparing.records()[-1]
+    script.on_deliver = [SinkError("exit 1")]
+    preparing.store.read("PRAGMA query_only=ON")
+    with pytest.raises(StoreError):
+        sink.deliver([request])
+    preparing.store.read("PRAGMA query_only=OFF")
+    sink.deliver([request])
+    assert preparing.poll(body(entry(), incarnation=3)) == ["none"]
 
 
 def test_a_call_that_was_cut_has_prepared_nothing(preparing: PreparingBridge) -> None:
