@@ -39,7 +39,7 @@ class VmFacts:
     vm_id: str
     name: str
     groups: frozenset[str]
-    """Keys of the groups that it belongs to now."""
+    """Keys of the groups that it belongs to now, or may belong to if it is not described."""
     contact: Literal["heard", "late", "silent", "stopped", "learning"]
     """Never `late` before one and a half of its heartbeat intervals have passed, however short the
     silent time is: a VM that is there is not late between two heartbeats.
@@ -67,6 +67,8 @@ class VmFacts:
     name it by that report.
     """
     preparations: Sequence[VmPreparation] = ()
+    is_described: bool = True
+    """Whether a record of it has come; otherwise its tags, zone and location are not known."""
 
     @property
     def is_heard_or_late(self) -> bool:

@@ -75,10 +75,11 @@ def matches(settings: GroupSettings, member: Member) -> bool:
     """Check whether the VM's values fit every field of the settings: one of its patterns each, in
     any case.
     """
-    return all(
-        any(fnmatchcase(member.value(name).casefold(), glob.casefold()) for glob in globs)
-        for name, globs in settings.match.items()
-    )
+    return all(_fits(member.value(name), globs) for name, globs in settings.match.items())
+
+
+def _fits(value: str, globs: Iterable[str]) -> bool:
+    return any(fnmatchcase(value.casefold(), glob.casefold()) for glob in globs)
 
 
 def key_of(settings: GroupSettings, member: Member) -> str | None:
@@ -99,6 +100,22 @@ def _part(value: str) -> str:
 def keys_of(settings: Iterable[GroupSettings], member: Member) -> frozenset[str]:
     """Return the keys of all groups that the VM belongs to."""
     return frozenset(key for each in settings if (key := key_of(each, member)) is not None)
+
+
+def may_belong_to(group: Group, member: Member) -> bool:
+    """Check whether a VM of which some values are not known, and so are empty, may belong to a
+    group: whatever is known fits.
+    """
+    settings = group.settings
+    fits = all(
+        not (value := member.value(name)) or _fits(value, globs)
+        for name, globs in settings.match.items()
+    )
+    parts = group.key.split("/")[1:]
+    return fits and all(
+        not (value := member.value(name)) or _part(value) == part
+        for name, part in zip(settings.by, parts, strict=True)
+    )
 
 
 def groups_of(settings: Sequence[GroupSettings], members: Iterable[Member]) -> dict[str, Group]:

@@ -36,7 +36,7 @@ class Reading:
     def group_too_small(self, event: EventFacts) -> str | None:
         """Return the key of a group that is too small for this one event, or None."""
         for key in self.facts.groups_touched(event):
-            named = [vm for vm in self.facts.named(event) if key in vm.groups]
+            named = [vm for vm in self.facts.named(event) if vm.is_described and key in vm.groups]
             if len(named) > self.facts.groups[key].at_most:
                 return key
         return None

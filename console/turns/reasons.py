@@ -153,6 +153,9 @@ def kept_for_people(event: EventFacts) -> str | None:
 
 def _about_its_vms(event: EventFacts, reading: Reading) -> str | None:
     named = reading.facts.named(event)
+    if undescribed := sorted(vm.name for vm in named if not vm.is_described):
+        names = ", ".join(undescribed)
+        return f"the console does not know yet which groups {names} belongs to"
     permanent = why_too_large(event, reading) or _names_unknown_vms(event)
     if permanent is not None:
         return permanent

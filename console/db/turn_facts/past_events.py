@@ -23,7 +23,7 @@ def read_past(
     known = snapshot.event_lists.ended_events(WantedEvents(since=since))
     wanted = {named.vm_id for each in known for named in each.named.values()}
     past = [_past(each, four_eyes) for each in known if not each.event.is_news]
-    return groups, read_vm_facts(snapshot, grouping, {}, wanted), past
+    return groups, read_vm_facts(snapshot, grouping, groups, {}, wanted), past
 
 
 def _past(known: KnownEvent, four_eyes: int) -> ReplayedEvent:

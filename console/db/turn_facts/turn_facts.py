@@ -20,7 +20,7 @@ from console.db.vms.grouping import groups_now
 from console.fleet.preparations import OF_THE_EVENT
 from console.fleet.values.keys import EventKey
 from console.turns.facts import EventFacts, Turn, TurnFacts, VmFacts, VmPreparation
-from console.turns.groups import Grouping
+from console.turns.groups import Group, Grouping
 from wire.preparation import RECOVERED
 from wire.preparation import State as PreparationState
 
@@ -63,9 +63,11 @@ def read_turn_facts(snapshot: Snapshot, settings: TurnSettings) -> TurnFacts:
         )
         for each in pending
     ]
+    groups = groups_now(connection, grouping)
     vms = _vm_facts(
         snapshot,
         settings,
+        groups,
         preparations,
         events=events,
         turns=found.values(),
@@ -76,7 +78,7 @@ def read_turn_facts(snapshot: Snapshot, settings: TurnSettings) -> TurnFacts:
         found.setdefault(one.event_key, _leftover(one))
     actors = [*(each.actor for each in found.values()), *(each.first_actor for each in events)]
     return TurnFacts(
-        groups=groups_now(connection, grouping),
+        groups=groups,
         vms=vms,
         events={each.key: each for each in events},
         turns=found,
@@ -90,6 +92,7 @@ def read_turn_facts(snapshot: Snapshot, settings: TurnSettings) -> TurnFacts:
 def _vm_facts(
     snapshot: Snapshot,
     settings: TurnSettings,
+    groups: Mapping[str, Group],
     preparations: Mapping[str, tuple[VmPreparation, ...]],
     *,
     events: Iterable[EventFacts],
@@ -110,6 +113,7 @@ def _vm_facts(
     facts = read_vm_facts(
         snapshot,
         settings.grouping,
+        groups,
         preparations,
         wanted | asked.keys(),
         retaining=settings.retaining,

@@ -13,19 +13,20 @@ from console.db.events.event_lists import ENDED
 from console.db.schema.tables import event, report, vm
 from console.db.snapshot import Snapshot
 from console.db.vms.contact import contact_of, may_have_unread
-from console.db.vms.grouping import columns_of, keys_of
+from console.db.vms.grouping import columns_of, keys_of, possible_keys
 from console.fleet.candidates import channel_of
 from console.fleet.contact import DEFAULT_INTERVAL_SECONDS, INTERVALS, Contact
 from console.fleet.values.event import OPEN
 from console.fleet.values.keys import EventKey
 from console.fleet.values.vm import Vm
 from console.turns.facts import VmFacts, VmPreparation
-from console.turns.groups import Grouping, Member
+from console.turns.groups import Group, Grouping, Member
 
 _FACTS: Final = (
     "vm_id",
     "name",
     "heard_at",
+    "record_time",
     "instance_id",
     "interval",
     "stopped_at",
@@ -58,13 +59,15 @@ def member_of(known: Vm) -> Member:
 def read_vm_facts(
     snapshot: Snapshot,
     grouping: Grouping,
+    groups: Mapping[str, Group],
     preparations: Mapping[str, Sequence[VmPreparation]],
     wanted: Collection[str],
     *,
     retaining: Collection[str] = (),
 ) -> dict[str, VmFacts]:
     """Return the VMs that may be away: those that are late, are not heard or may have told what no
-    console has read, and those in `wanted`. `retaining`: as in `may_have_unread`.
+    console has read, and those in `wanted`. `groups`: every group by key; `retaining`: as in
+    `may_have_unread`.
     """
     contact = contact_of(vm, snapshot.now, snapshot.listening).label("contact")
     unread = may_have_unread(vm, snapshot.now, snapshot.listening, retaining=retaining)
@@ -80,7 +83,9 @@ def read_vm_facts(
     late = [row.vm_id for row in found.values() if row.contact == "late"]
     missed = _missed_ends(snapshot.connection, late)
     return {
-        vm_id: _facts(snapshot, row, grouping, preparations, missed.get(vm_id))
+        vm_id: _facts(
+            snapshot, row, _groups_of(row, grouping, groups), preparations, missed.get(vm_id)
+        )
         for vm_id, row in found.items()
     }
 
@@ -156,10 +161,17 @@ def pending_reports(
     return found
 
 
+def _groups_of(row: Row[Any], grouping: Grouping, groups: Mapping[str, Group]) -> frozenset[str]:
+    values = row[len(_FACTS) + 2 :]
+    if row.record_time:
+        return keys_of(grouping, values)
+    return possible_keys(grouping, values, groups.values())
+
+
 def _facts(
     snapshot: Snapshot,
     row: Row[Any],
-    grouping: Grouping,
+    groups: frozenset[str],
     preparations: Mapping[str, Sequence[VmPreparation]],
     missed_end: EventKey | None,
 ) -> VmFacts:
@@ -172,7 +184,8 @@ def _facts(
     return VmFacts(
         vm_id=row.vm_id,
         name=row.name,
-        groups=keys_of(grouping, row[len(_FACTS) + 2 :]),
+        groups=groups,
+        is_described=bool(row.record_time),
         contact=_contact("learning" if is_ahead else "heard" if is_due else row.contact),
         heard_at=row.heard_at,
         instance_id=row.instance_id,

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, func, literal, select
 
 from console.db.bulk import rows_in
 from console.db.schema.tables import vm
-from console.turns.groups import TAGS, Group, Grouping, Member
+from console.turns.groups import TAGS, Group, Grouping, Member, may_belong_to
 
 _NAME: Final = "name"
 
@@ -24,6 +24,16 @@ def keys_of(grouping: Grouping, values: Sequence[Any]) -> frozenset[str]:
     """Return the keys of a VM's groups, from the values of `columns_of`."""
     seen = tuple(values)
     return grouping.keys(seen, lambda: _member(grouping.columns, seen))
+
+
+def possible_keys(
+    grouping: Grouping, values: Sequence[Any], groups: Iterable[Group]
+) -> frozenset[str]:
+    """Return the keys of those of these groups to which a VM may belong that no record has
+    described, from the values of `columns_of`: it may have tags, a zone and a location.
+    """
+    member = _member(grouping.columns, values)
+    return frozenset(each.key for each in groups if may_belong_to(each, member))
 
 
 def keys_among(
