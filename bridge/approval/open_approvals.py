@@ -190,7 +190,8 @@ class OpenApprovals:
         """Ask IMDS to start the event; return whether a request was sent. Raises `StoreError`."""
         self._save_effect(opened, "maybe")
         if self._preparations is not None:
-            self._preparations.follow()  # the event may have left this VM, and be back
+            # The event may have gone on without this VM, and name it again since.
+            self._preparations.follow()
         seen = self._observe(opened)  # writing may have taken long
         if not next_step(seen.fact, opened.stage).post or not self._still_holds(opened, seen):
             self._save_effect(opened, opened.stage.effect)

@@ -202,7 +202,7 @@ class ApprovalSituation:
         event = tracked if same else None
         if event is not None and event.event.event_status in BEGUN:
             yield Fact.BEGUN
-        if event is not None and event.goes_on:
+        if event is not None and event.goes_on_without_this_vm:
             yield Fact.LEFT
         if event is None or not event.pending:
             yield Fact.OVER

@@ -54,8 +54,10 @@ class Transition:
     kind: TransitionName
     tracked: TrackedEvent
     changed: tuple[str, ...] = ()
-    leaves_this_vm: bool = False
-    """Whether the event no longer names this VM."""
+    goes_on_without_this_vm: bool = False
+    """Whether an event that stays pending named this VM before, and no longer does. An event that
+    ended because of that has `tracked.goes_on_without_this_vm`.
+    """
 
     @property
     def concerns_this_vm(self) -> bool:
@@ -63,7 +65,7 @@ class Transition:
         no longer does, or ends and has named it.
         """
         ended = self.kind == "ended" and self.tracked.named_before
-        return self.tracked.affects_this_vm or self.leaves_this_vm or ended
+        return self.tracked.affects_this_vm or self.goes_on_without_this_vm or ended
 
 
 def diff(
@@ -90,7 +92,7 @@ def diff(
                     kind="started" if starts else "updated",
                     tracked=after,
                     changed=() if starts else changed,
-                    leaves_this_vm=before.affects_this_vm and not after.affects_this_vm,
+                    goes_on_without_this_vm=(before.affects_this_vm and not after.affects_this_vm),
                 )
             )
     return transitions
@@ -99,8 +101,8 @@ def diff(
 def only_naming(document: Document, vm_name: str) -> Document:
     """Return the document without the events that do not name the VM."""
     events = {key: event for key, event in document.events.items() if event.affects(vm_name)}
-    elsewhere = frozenset(document.events.keys() - events.keys())
-    return replace(document, events=events, elsewhere=elsewhere)
+    without_this_vm = frozenset(document.events.keys() - events.keys())
+    return replace(document, events=events, without_this_vm=without_this_vm)
 
 
 def _endings(
@@ -108,16 +110,16 @@ def _endings(
 ) -> Iterable[Transition]:
     gone = tracked.keys() - document.events.keys()
     if not document.is_complete:
-        gone &= document.elsewhere  # these are not absent: they are shown, and name others
+        gone &= document.without_this_vm  # IMDS lists these, and they name other VMs
     for key, before in tracked.items() if gone else ():
         if key in gone and before.pending:
-            goes_on = key in document.elsewhere
+            without_this_vm = key in document.without_this_vm
             after = replace(
                 before,
                 pending=False,
-                goes_on=goes_on,
+                goes_on_without_this_vm=without_this_vm,
                 revision=before.revision + 1,
-                status=UNKNOWN_STATUS if goes_on else _how_it_ended(before, poll),
+                status=UNKNOWN_STATUS if without_this_vm else _how_it_ended(before, poll),
             )
             yield Transition(kind="ended", tracked=after)
 
@@ -161,7 +163,7 @@ def _appearance(
             not_before=None,
             affects_this_vm=False,
             named_before=False,
-            goes_on=False,
+            goes_on_without_this_vm=False,
             measured=Measured(restarted=False if poll.is_boot_known else None),
         )
         return Transition(kind=kind, tracked=_seen_again(again, event, poll))

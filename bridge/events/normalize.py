@@ -72,5 +72,5 @@ def _observation(transition: Transition, poll: PollContext) -> Observation:
         pause_seconds=measured.pause_seconds,
         restarted=measured.restarted,
         downtime_seconds=measured.downtime_seconds,
-        goes_on_without_this_vm=transition.tracked.goes_on if is_over else None,
+        goes_on_without_this_vm=transition.tracked.goes_on_without_this_vm if is_over else None,
     )

@@ -42,8 +42,8 @@ class TrackedEvent:
     named_before: bool = False
     """Whether it named this VM in an earlier record since it appeared."""
     pending: bool = True
-    goes_on: bool = False
-    """Whether it ended here because it stopped naming this VM, and goes on without it."""
+    goes_on_without_this_vm: bool = False
+    """Whether it ended here because it no longer names this VM (`SEB_SCOPE=self`)."""
     record_id: str = ""
     measured: Measured = Measured()
     uptime: float | None = None
@@ -153,7 +153,7 @@ def dump_tracked(tracked: TrackedEvent) -> str:
             "affectsThisVm": tracked.affects_this_vm,
             "namedBefore": tracked.named_before,
             "pending": tracked.pending,
-            "goesOn": tracked.goes_on,
+            "goesOn": tracked.goes_on_without_this_vm,
             "recordId": tracked.record_id,
             "uptime": tracked.uptime,
             "appeared": tracked.appeared,
@@ -177,7 +177,7 @@ def load_tracked(text: str) -> TrackedEvent:
         affects_this_vm=kept["affectsThisVm"],
         named_before=kept.get("namedBefore", False),  # 0.2.0 did not keep it
         pending=kept["pending"],
-        goes_on=kept.get("goesOn", False),
+        goes_on_without_this_vm=kept.get("goesOn", False),
         record_id=kept["recordId"],
         uptime=kept.get("uptime"),
         appeared=kept.get("appeared", 1),

@@ -59,8 +59,8 @@ class Document:
     events: Mapping[str, ScheduledEvent]
     ignored: tuple[str, ...] = ()
     """Why entries were left out."""
-    elsewhere: frozenset[str] = frozenset()
-    """Keys of events that continue, but are left out because they do not name this VM."""
+    without_this_vm: frozenset[str] = frozenset()
+    """Keys of events that IMDS lists and that are left out, because they do not name this VM."""
     is_complete: bool = True
     """Whether an event that the document does not list is really gone. That is not known if an
     entry is unreadable, because it might be any event.

@@ -292,7 +292,7 @@ def test_an_event_that_names_others_now_is_over_beside_an_unreadable_entry() -> 
     transitions = diff(known, only_naming(document, "web_3"), CONTINUOUS)
     assert summary(transitions) == [("ended", "Unknown", 2)]
     (ended,) = transitions
-    assert (ended.tracked.event.event_id, ended.tracked.goes_on) == (EVENT_ID, True)
+    assert (ended.tracked.event.event_id, ended.tracked.goes_on_without_this_vm) == (EVENT_ID, True)
 
 
 def test_a_thousand_events_of_a_hundred_vms_are_compared() -> None:

@@ -326,11 +326,11 @@ def test_an_event_that_left_this_vm_between_two_looks_is_not_prepared(
     assert preparing.states() == ["none"]
 
 
-def test_no_post_goes_out_for_an_event_that_left_this_vm_since_the_last_look(
+def test_no_post_goes_out_for_an_event_that_went_on_without_this_vm_meanwhile(
     preparing: PreparingBridge,
 ) -> None:
-    """No POST is sent for an accepted approval if the event has left this VM, because the program
-    brings the VM back.
+    """No POST is sent for an accepted approval if the event has gone on without this VM, because
+    the program brings the VM back.
     """
     posts: list[str] = []
 
