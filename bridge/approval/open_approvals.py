@@ -16,7 +16,7 @@ from bridge.approval.transitions import (
     ApprovalSituation,
     ApprovalStage,
     ApprovalStep,
-    Fact,
+    Condition,
     answer_of,
     next_step,
     stage_of,
@@ -55,8 +55,8 @@ class OpenApproval:
     pause: float = 0.0
     was_refused: bool = False
     """Whether IMDS refused a request after one that may have worked."""
-    fact: Fact | None = None
-    """The newest fact about it."""
+    condition: Condition | None = None
+    """The condition of its newest step."""
 
     @property
     def key(self) -> str:
@@ -84,9 +84,9 @@ class OpenApproval:
         """
         approval = self.approval
         # A command whose keys cannot be read may wait until it has expired.
-        is_stuck = self.fact is Fact.WAITING and not approval.by_rule
+        is_stuck = self.condition is Condition.WAITING and not approval.by_rule
         return (
-            self.fact not in (Fact.WITHDRAWN, Fact.EXPIRED)
+            self.condition not in (Condition.WITHDRAWN, Condition.EXPIRED)
             and not is_stuck
             and self.key == tracked.event.key
             and (approval.revision is None or approval.revision >= tracked.state_since)
@@ -173,10 +173,10 @@ class OpenApprovals:
         if opened.only_waits(self._current.events.get(opened.key)):
             return ApprovalStep()
         seen = self._observe(opened)
-        opened.fact = seen.fact
-        if opened.fact is Fact.UNPREPARED:
+        opened.condition = seen.condition
+        if opened.condition is Condition.UNPREPARED:
             self._ask_to_prepare(seen)
-        step = next_step(opened.fact, opened.stage)
+        step = next_step(opened.stage, opened.condition)
         self._end(opened, step, seen.objection)
         return step
 
@@ -193,7 +193,7 @@ class OpenApprovals:
             # The event may have gone on without this VM, and name it again since.
             self._preparations.follow()
         seen = self._observe(opened)  # writing may have taken long
-        if not next_step(seen.fact, opened.stage).post or not self._still_holds(opened, seen):
+        if not next_step(opened.stage, seen.condition).post or not self._still_holds(opened, seen):
             self._save_effect(opened, opened.stage.effect)
             return False
         opened.due = self._clock.monotonic() + MAX_RETRY_SECONDS  # whatever happens to this one
@@ -211,8 +211,8 @@ class OpenApprovals:
 
     def _answered(self, opened: OpenApproval, error: ImdsError | None) -> None:
         answer = answer_of(error, refused_before=opened.was_refused)
-        step = next_step(answer, opened.stage)
-        opened.was_refused = opened.was_refused or answer is Fact.REFUSED
+        step = next_step(opened.stage, answer)
+        opened.was_refused = opened.was_refused or answer is Condition.REFUSED
         opened.stage = step.stage or opened.stage
         opened.pause = min(2 * opened.pause or RETRY_SECONDS, MAX_RETRY_SECONDS)
         longest = max(opened.pause, (error and error.retry_after) or 0.0)
@@ -250,7 +250,7 @@ class OpenApprovals:
             now=opened.time.now(),
         )
 
-    def _basis(self, approval: Approval, tracked: TrackedEvent) -> Fact | None:
+    def _basis(self, approval: Approval, tracked: TrackedEvent) -> Condition | None:
         """Return WITHDRAWN or WAITING if the rule that decided, or the key that signed, requires
         it.
         """
@@ -259,13 +259,13 @@ class OpenApprovals:
         if not approval.by_rule:
             return self._key_basis(approval)
         answer = self._rules.answer(approval, tracked)
-        return {"approve": None, "wait": Fact.WAITING, "refuse": Fact.WITHDRAWN}[answer]
+        return {"approve": None, "wait": Condition.WAITING, "refuse": Condition.WITHDRAWN}[answer]
 
-    def _key_basis(self, approval: Approval) -> Fact | None:
+    def _key_basis(self, approval: Approval) -> Condition | None:
         """Return what `_basis` returns, for an approval that a key has signed."""
         if approval.issuer is None or (approval.key and self._trust.has(approval.key)):
             return None
-        return Fact.WAITING if approval.key and self._trust.trouble else Fact.WITHDRAWN
+        return Condition.WAITING if approval.key and self._trust.trouble else Condition.WITHDRAWN
 
     def _still_holds(self, opened: OpenApproval, seen: ApprovalSituation) -> bool:
         """Check whether the POST is still allowed after the newest observations. Raises
@@ -290,7 +290,7 @@ class OpenApprovals:
         )
         return (
             self._current.events.get(opened.key) == tracked
-            and next_step(latest.fact, opened.stage).post
+            and next_step(opened.stage, latest.condition).post
         )
 
     def _end(self, opened: OpenApproval, step: ApprovalStep, found: str | None) -> None:

@@ -1,8 +1,8 @@
 """The state machine of an approval, as one table; values in, values out.
 
 An approval begins as `accepted`: a command was verified, a rule has decided, or a person has asked.
-At each step, the first fact that holds, in the order of `Fact`, and the stage of the approval name
-the next step. `OpenApprovals` carries it out. docs/reference.md shows the table.
+At each step, the stage of the approval and the first condition that holds, in the order of
+`Condition`, name the next step. `OpenApprovals` carries it out. docs/reference.md shows the table.
 """
 
 from __future__ import annotations
@@ -38,11 +38,13 @@ class ApprovalStage(Enum):
         self.meaning = meaning
 
 
-class Fact(Enum):
-    """A fact that decides about the next step: true now, or answered by IMDS."""
+class Condition(Enum):
+    """What decides about the next step: something that is true now, or IMDS's answer."""
 
     BEGUN = "the event has begun"
-    LEFT = "the event has stopped naming this VM, and goes on without it (`SEB_SCOPE=self`)"
+    WITHOUT_THIS_VM = (
+        "the event has stopped naming this VM, and goes on without it (`SEB_SCOPE=self`)"
+    )
     OVER = "the event is over, or it ended and returned"
     CHANGED = "the event is not in the approved state, or cannot be approved"
     WITHDRAWN = "its rule does not approve it any more, or its key is not trusted any more"
@@ -67,12 +69,12 @@ class ApprovalStep:
     """The next step of an approval. A field that is not given changes nothing."""
 
     post: bool = False
-    """Ask IMDS to start the event; its answer is the next fact."""
+    """Ask IMDS to start the event; its answer is the next condition."""
     stage: ApprovalStage | None = None
     """The new stage."""
     end: Literal["confirmed", "failed"] | None = None
     reason: str | None = None
-    """The reason of an end as `failed`; None if the fact has its own."""
+    """The reason of an end as `failed`; None if the condition has its own."""
 
     def __str__(self) -> str:
         if self.post:
@@ -88,11 +90,6 @@ class ApprovalStep:
 
 def _failed(reason: str | None) -> ApprovalStep:
     return ApprovalStep(end="failed", reason=reason)
-
-
-def _row(*cells: ApprovalStep) -> Mapping[ApprovalStage, ApprovalStep]:
-    """Return a row of the table: one step for each stage, given in the order of `ApprovalStage`."""
-    return dict(zip(ApprovalStage, cells, strict=True))
 
 
 _STAY: Final = ApprovalStep()
@@ -112,34 +109,39 @@ _DENIED: Final = _failed("not_allowed")
 _EXPIRED: Final = _failed("expired")
 _NO_PREP: Final = _failed("not_prepared")
 
+# Conditions down, in the order in which they count; stages across, in the order of `ApprovalStage`.
 # A request whose answer was lost may have started the event: then the event itself shows
 # whether it did, and no reason of ours can. An error of a server may have had its effect too, but
 # that an event is over does not show it. If the event changes after such a request, the approval
 # ends, and its reason says that Azure may have received it.
 # fmt: off
-TABLE: Final[Mapping[Fact, Mapping[ApprovalStage, ApprovalStep]]] = {
-    #                        UNTRIED     UNREACHED   ERROR       UNSURE      POSTED      PREPARING
-    Fact.BEGUN:         _row(_STARTED,   _NO_IMDS,   _CONFIRM,   _CONFIRM,   _CONFIRM,   _STARTED),
-    Fact.LEFT:          _row(_CHANGED,   _CHANGED,   _NO_IMDS,   _NO_IMDS,   _CHANGED,   _CHANGED),
-    Fact.OVER:          _row(_UNKNOWN,   _NO_IMDS,   _REFUSED,   _CONFIRM,   _CONFIRM,   _UNKNOWN),
-    Fact.CHANGED:       _row(_AS_FOUND,  _AS_FOUND,  _NO_IMDS,   _NO_IMDS,   _STAY,      _AS_FOUND),
-    Fact.WITHDRAWN:     _row(_DENIED,    _DENIED,    _DENIED,    _STAY,      _STAY,      _STAY),
-    Fact.EXPIRED:       _row(_EXPIRED,   _EXPIRED,   _STAY,      _STAY,      _STAY,      _STAY),
-    Fact.NOT_PREPARED:  _row(_NO_PREP,   _NO_PREP,   _STAY,      _STAY,      _STAY,      _NO_PREP),
-    Fact.WAITING:       _row(_STAY,      _STAY,      _STAY,      _STAY,      _STAY,      _STAY),
-    Fact.UNPREPARED:    _row(_STAY,      _STAY,      _STAY,      _STAY,      _STAY,      _STAY),
-    Fact.NOT_SHOWN:     _row(_STAY,      _STAY,      _STAY,      _STAY,      _STAY,      _STAY),
-    Fact.PAUSED:        _row(_STAY,      _STAY,      _STAY,      _STAY,      _STAY,      _STAY),
-    Fact.READY:         _row(_POST,      _POST,      _POST,      _POST,      _STAY,      _CONFIRM),
+_STEPS: Final[Mapping[Condition, tuple[ApprovalStep, ...]]] = {
+    #                           UNTRIED     UNREACHED  ERROR     UNSURE    POSTED    PREPARING
+    Condition.BEGUN:           (_STARTED,   _NO_IMDS,  _CONFIRM, _CONFIRM, _CONFIRM, _STARTED),
+    Condition.WITHOUT_THIS_VM: (_CHANGED,   _CHANGED,  _NO_IMDS, _NO_IMDS, _CHANGED, _CHANGED),
+    Condition.OVER:            (_UNKNOWN,   _NO_IMDS,  _REFUSED, _CONFIRM, _CONFIRM, _UNKNOWN),
+    Condition.CHANGED:         (_AS_FOUND,  _AS_FOUND, _NO_IMDS, _NO_IMDS, _STAY,    _AS_FOUND),
+    Condition.WITHDRAWN:       (_DENIED,    _DENIED,   _DENIED,  _STAY,    _STAY,    _STAY),
+    Condition.EXPIRED:         (_EXPIRED,   _EXPIRED,  _STAY,    _STAY,    _STAY,    _STAY),
+    Condition.NOT_PREPARED:    (_NO_PREP,   _NO_PREP,  _STAY,    _STAY,    _STAY,    _NO_PREP),
+    Condition.WAITING:         (_STAY,      _STAY,     _STAY,    _STAY,    _STAY,    _STAY),
+    Condition.UNPREPARED:      (_STAY,      _STAY,     _STAY,    _STAY,    _STAY,    _STAY),
+    Condition.NOT_SHOWN:       (_STAY,      _STAY,     _STAY,    _STAY,    _STAY,    _STAY),
+    Condition.PAUSED:          (_STAY,      _STAY,     _STAY,    _STAY,    _STAY,    _STAY),
+    Condition.READY:           (_POST,      _POST,     _POST,    _POST,    _STAY,    _CONFIRM),
 
-    Fact.OK:            _row(_POSTED,    _POSTED,    _POSTED,    _POSTED,    _STAY,      _STAY),
-    Fact.REFUSED:       _row(_REFUSED,   _REFUSED,   _STAY,      _STAY,      _STAY,      _STAY),
-    Fact.REFUSED_AGAIN: _row(_REFUSED,   _REFUSED,   _REFUSED,   _REFUSED,   _STAY,      _STAY),
-    Fact.SERVER_ERROR:  _row(_ERROR,     _ERROR,     _STAY,      _STAY,      _STAY,      _STAY),
-    Fact.NOT_REACHED:   _row(_UNREACHED, _STAY,      _STAY,      _STAY,      _STAY,      _STAY),
-    Fact.LOST:          _row(_UNSURE,    _UNSURE,    _UNSURE,    _STAY,      _STAY,      _STAY),
+    Condition.OK:              (_POSTED,    _POSTED,   _POSTED,  _POSTED,  _STAY,    _STAY),
+    Condition.REFUSED:         (_REFUSED,   _REFUSED,  _STAY,    _STAY,    _STAY,    _STAY),
+    Condition.REFUSED_AGAIN:   (_REFUSED,   _REFUSED,  _REFUSED, _REFUSED, _STAY,    _STAY),
+    Condition.SERVER_ERROR:    (_ERROR,     _ERROR,    _STAY,    _STAY,    _STAY,    _STAY),
+    Condition.NOT_REACHED:     (_UNREACHED, _STAY,     _STAY,    _STAY,    _STAY,    _STAY),
+    Condition.LOST:            (_UNSURE,    _UNSURE,   _UNSURE,  _STAY,    _STAY,    _STAY),
 }
 # fmt: on
+TABLE: Final[Mapping[ApprovalStage, Mapping[Condition, ApprovalStep]]] = {
+    stage: {condition: steps[column] for condition, steps in _STEPS.items()}
+    for column, stage in enumerate(ApprovalStage)
+}
 
 # Azure: 400 and 405 do not heal; 404, 410, 429 and 5xx do, and a peer met a single 401.
 _REFUSALS: Final = frozenset({"http_400", "http_405"})
@@ -155,7 +157,7 @@ class ApprovalSituation:
     """Its event, as the newest document of this run has it; None if it is not known any more."""
     first_seen: datetime | None
     """When the event that was approved appeared: what returned later is another one."""
-    basis: Fact | None
+    basis: Condition | None
     """WITHDRAWN or WAITING if its rule or its key requires it."""
     preparation: str | None = None
     """The state of this VM's preparation for the event; None if it has nothing to prepare."""
@@ -170,44 +172,44 @@ class ApprovalSituation:
         return objection(self.tracked, self.approval.fingerprint)
 
     @property
-    def fact(self) -> Fact:
-        """The first fact that holds, in the order of the table."""
-        holding = set(self._facts())
-        return next(each for each in TABLE if each in holding)
+    def condition(self) -> Condition:
+        """The first condition that holds."""
+        holding = set(self._conditions())
+        return next(each for each in Condition if each in holding)
 
-    def _facts(self) -> Iterator[Fact]:
+    def _conditions(self) -> Iterator[Condition]:
         tracked = self.tracked
         expires = self.approval.expires
-        yield from self._facts_of_event()
+        yield from self._conditions_of_event()
         if self.basis is not None:
             yield self.basis
         # A preparation that was asked for goes on to its end: nothing is posted for it.
         is_posted = self.approval.act == "approve"
         if is_posted and expires is not None and self.now.timestamp() >= expires:
-            yield Fact.EXPIRED
+            yield Condition.EXPIRED
         # Without a sink that prepares, a wish to prepare cannot be fulfilled.
         if self.preparation == "failed" or (self.preparation is None and not is_posted):
-            yield Fact.NOT_PREPARED
+            yield Condition.NOT_PREPARED
         if self.preparation not in (None, "prepared"):
-            yield Fact.UNPREPARED
+            yield Condition.UNPREPARED
         if not self.is_current or tracked is None or not tracked.shown:
-            yield Fact.NOT_SHOWN
+            yield Condition.NOT_SHOWN
         if self.is_paused:
-            yield Fact.PAUSED
-        yield Fact.READY
+            yield Condition.PAUSED
+        yield Condition.READY
 
-    def _facts_of_event(self) -> Iterator[Fact]:
+    def _conditions_of_event(self) -> Iterator[Condition]:
         tracked = self.tracked
         same = tracked is not None and tracked.first_seen == self.first_seen
         event = tracked if same else None
         if event is not None and event.event.event_status in BEGUN:
-            yield Fact.BEGUN
+            yield Condition.BEGUN
         if event is not None and event.goes_on_without_this_vm:
-            yield Fact.LEFT
+            yield Condition.WITHOUT_THIS_VM
         if event is None or not event.pending:
-            yield Fact.OVER
+            yield Condition.OVER
         if self.objection is not None:
-            yield Fact.CHANGED
+            yield Condition.CHANGED
 
 
 def stage_of(approval: Approval) -> ApprovalStage:
@@ -225,24 +227,24 @@ def stage_of(approval: Approval) -> ApprovalStage:
     return next((each for each in tried if each.effect == approval.effect), ApprovalStage.UNSURE)
 
 
-def answer_of(error: ImdsError | None, *, refused_before: bool) -> Fact:
-    """Return the fact that follows from IMDS's answer to a request; an error of None is a 200."""
+def answer_of(error: ImdsError | None, *, refused_before: bool) -> Condition:
+    """Return the condition for IMDS's answer to a request; an error of None is a 200."""
     if error is None:
-        return Fact.OK
+        return Condition.OK
     if error.reason in _REFUSALS:
-        return Fact.REFUSED_AGAIN if refused_before else Fact.REFUSED
+        return Condition.REFUSED_AGAIN if refused_before else Condition.REFUSED
     if error.reason.startswith("http_5"):
-        return Fact.SERVER_ERROR
+        return Condition.SERVER_ERROR
     if error.reason in _NO_CONNECTION or error.reason.startswith("http_4"):
-        return Fact.NOT_REACHED
-    return Fact.LOST
+        return Condition.NOT_REACHED
+    return Condition.LOST
 
 
-def next_step(fact: Fact, stage: ApprovalStage) -> ApprovalStep:
+def next_step(stage: ApprovalStage, condition: Condition) -> ApprovalStep:
     """Return the next step of an approval in this stage."""
-    return TABLE[fact][stage]
+    return TABLE[stage][condition]
 
 
 def printed() -> list[Sequence[str]]:
-    """Return the table as rows of text: the fact, then the step of each stage."""
-    return [(fact.value, *(str(each) for each in row.values())) for fact, row in TABLE.items()]
+    """Return the table as rows of text: the condition, then the step of each stage."""
+    return [(condition.value, *map(str, steps)) for condition, steps in _STEPS.items()]

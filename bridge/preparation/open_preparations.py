@@ -10,7 +10,12 @@ from typing import Final
 from bridge.clock import Clock
 from bridge.events.state import CurrentState
 from bridge.events.tracked import TrackedEvent
-from bridge.preparation.transitions import PreparationStage, PreparationTrigger, next_step, stage_of
+from bridge.preparation.transitions import (
+    PreparationCondition,
+    PreparationStage,
+    next_step,
+    stage_of,
+)
 from bridge.store.database import Store
 from bridge.store.preparations import Preparation, PreparationRows
 from bridge.store.recipient import role_of
@@ -199,10 +204,10 @@ class OpenPreparations:
             self._rows.save(after)
 
     def take_step(
-        self, preparation: Preparation, trigger: PreparationTrigger, reason: str | None = None
+        self, preparation: Preparation, condition: PreparationCondition, reason: str | None = None
     ) -> None:
         """Carry out what the table says. Raises `StoreError`; then nothing has changed."""
-        step = next_step(preparation, trigger)
+        step = next_step(preparation, condition)
         if step is None:
             return
         if step.state is None:

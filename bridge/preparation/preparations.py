@@ -15,7 +15,7 @@ from bridge.events.state import CurrentState
 from bridge.events.tracked import TrackedEvent
 from bridge.preparation.deadlines import Deadlines
 from bridge.preparation.open_preparations import DEADLINE, OpenPreparations, PreparingSpec
-from bridge.preparation.transitions import PreparationStage, PreparationTrigger, stage_of
+from bridge.preparation.transitions import PreparationCondition, PreparationStage, stage_of
 from bridge.store.database import PREPARATIONS_LOST_KEY, Store
 from bridge.store.outbox import Outbox
 from bridge.store.preparations import Preparation, is_end
@@ -91,16 +91,16 @@ class Preparations:
             # It may name this VM again by now.
             or self._open.has_end_since(preparation)
         ):
-            self._open.take_step(preparation, PreparationTrigger.OVER)
+            self._open.take_step(preparation, PreparationCondition.OVER)
         elif (
             stage_of(preparation) is PreparationStage.PREPARED
             and tracked.fingerprint in preparation.before
         ):
             self._open.take_step(
-                _for_earlier_state(preparation, tracked.fingerprint), PreparationTrigger.RETURNED
+                _for_earlier_state(preparation, tracked.fingerprint), PreparationCondition.RETURNED
             )
         elif tracked.fingerprint != preparation.fingerprint:
-            self._open.take_step(preparation, PreparationTrigger.CHANGED)
+            self._open.take_step(preparation, PreparationCondition.CHANGED)
 
     def _has_passed(self, preparation: Preparation) -> bool:
         """Check whether the event of a preparation has ended since, even if it has returned."""
@@ -120,7 +120,7 @@ class Preparations:
         sink = self.spec.sink
         for each in self._open.all():
             if self._has_passed(each) and outbox.acknowledged_before(sink, each.event):
-                self._open.take_step(each, PreparationTrigger.RECOVERED)
+                self._open.take_step(each, PreparationCondition.RECOVERED)
         for event in outbox.events_known_before(sink):
             newest = self._open.newest_record(event)
             tracked = self._current.events.get(event)
@@ -191,7 +191,7 @@ class Preparations:
         with self._lock:
             each = self._open.asked_by(record)
             if each is not None:
-                self._open.take_step(each, PreparationTrigger.DONE)
+                self._open.take_step(each, PreparationCondition.DONE)
 
     def note_cut_off(self, record: Record) -> None:
         """Note that the sink did what `record` asked for in part: it is asked again, and earlier
@@ -207,7 +207,7 @@ class Preparations:
         with self._lock:
             each = self._open.asked_by(record)
             if each is not None:
-                self._open.take_step(each, PreparationTrigger.GIVEN_UP, reason)
+                self._open.take_step(each, PreparationCondition.GIVEN_UP, reason)
 
     def note_recovered(self, record: Record, reason: str | None = None) -> None:
         """Note that the sink has received the end of the event; `reason`: why it could not recover.
@@ -220,9 +220,9 @@ class Preparations:
                 return
             self._open.take_step(
                 each,
-                PreparationTrigger.RECOVERED
+                PreparationCondition.RECOVERED
                 if reason is None
-                else PreparationTrigger.NOT_RECOVERED,
+                else PreparationCondition.NOT_RECOVERED,
                 reason,
             )
 

@@ -25,7 +25,7 @@ class PreparationStage(Enum):
     OVER = "over: the program is still to be told"
 
 
-class PreparationTrigger(Enum):
+class PreparationCondition(Enum):
     """What happened to a preparation."""
 
     DONE = "the program ended with 0"
@@ -62,37 +62,37 @@ _RECOVERED: Final = PreparationStep(state="recovered", is_over=True)
 # It is kept: a person may have the program tried again.
 _NOT_RECOVERED: Final = PreparationStep(state="failed", is_over=True)
 
-TABLE: Final[Mapping[PreparationStage, Mapping[PreparationTrigger, PreparationStep]]] = {
+TABLE: Final[Mapping[PreparationStage, Mapping[PreparationCondition, PreparationStep]]] = {
     PreparationStage.PREPARING: {
-        PreparationTrigger.DONE: _PREPARED,
-        PreparationTrigger.GIVEN_UP: PreparationStep(state="failed"),
-        PreparationTrigger.CHANGED: PreparationStep(
+        PreparationCondition.DONE: _PREPARED,
+        PreparationCondition.GIVEN_UP: PreparationStep(state="failed"),
+        PreparationCondition.CHANGED: PreparationStep(
             state="failed", reason="event_changed", is_over=True
         ),
-        PreparationTrigger.OVER: PreparationStep(
+        PreparationCondition.OVER: PreparationStep(
             state="failed", reason="unknown_event", is_over=True
         ),
-        PreparationTrigger.RECOVERED: _RECOVERED,
-        PreparationTrigger.NOT_RECOVERED: _NOT_RECOVERED,
+        PreparationCondition.RECOVERED: _RECOVERED,
+        PreparationCondition.NOT_RECOVERED: _NOT_RECOVERED,
     },
     # After a change this counts again if the event changes back.
     PreparationStage.PREPARED: {
-        PreparationTrigger.RETURNED: _PREPARED,
-        PreparationTrigger.OVER: _OVER,
-        PreparationTrigger.RECOVERED: _RECOVERED,
-        PreparationTrigger.NOT_RECOVERED: _NOT_RECOVERED,
+        PreparationCondition.RETURNED: _PREPARED,
+        PreparationCondition.OVER: _OVER,
+        PreparationCondition.RECOVERED: _RECOVERED,
+        PreparationCondition.NOT_RECOVERED: _NOT_RECOVERED,
     },
     # The program gave up. A person may have it tried again.
     PreparationStage.FAILED: {
-        PreparationTrigger.DONE: _PREPARED,
-        PreparationTrigger.CHANGED: _OVER,
-        PreparationTrigger.OVER: _OVER,
-        PreparationTrigger.RECOVERED: _RECOVERED,
-        PreparationTrigger.NOT_RECOVERED: _NOT_RECOVERED,
+        PreparationCondition.DONE: _PREPARED,
+        PreparationCondition.CHANGED: _OVER,
+        PreparationCondition.OVER: _OVER,
+        PreparationCondition.RECOVERED: _RECOVERED,
+        PreparationCondition.NOT_RECOVERED: _NOT_RECOVERED,
     },
     PreparationStage.OVER: {
-        PreparationTrigger.RECOVERED: _RECOVERED,
-        PreparationTrigger.NOT_RECOVERED: _NOT_RECOVERED,
+        PreparationCondition.RECOVERED: _RECOVERED,
+        PreparationCondition.NOT_RECOVERED: _NOT_RECOVERED,
     },
 }
 _STAGES: Final = {
@@ -107,15 +107,15 @@ def stage_of(preparation: Preparation) -> PreparationStage:
     return PreparationStage.OVER if preparation.is_over else _STAGES[preparation.state]
 
 
-def next_step(preparation: Preparation, trigger: PreparationTrigger) -> PreparationStep | None:
+def next_step(preparation: Preparation, condition: PreparationCondition) -> PreparationStep | None:
     """Return the next step of a preparation; None if nothing changes."""
-    return TABLE[stage_of(preparation)].get(trigger)
+    return TABLE[stage_of(preparation)].get(condition)
 
 
 def printed() -> list[Sequence[str]]:
-    """Return the table as rows of text: stage, what happens, next step."""
+    """Return the table as rows of text: stage, condition, next step."""
     return [
-        (stage.value, trigger.value, str(step))
+        (stage.value, condition.value, str(step))
         for stage, row in TABLE.items()
-        for trigger, step in row.items()
+        for condition, step in row.items()
     ]

@@ -1,4 +1,4 @@
-"""The table of an approval: what follows from each fact in each stage."""
+"""The table of an approval: what follows in each stage from each condition."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -13,7 +13,7 @@ from bridge.approval.transitions import (
     ApprovalSituation,
     ApprovalStage,
     ApprovalStep,
-    Fact,
+    Condition,
     answer_of,
     printed,
     stage_of,
@@ -23,9 +23,6 @@ from bridge.imds.document import parse_event
 from bridge.imds.exchange import ImdsError
 from bridge.store.approvals import Act
 from wire.receipt import FAILURES, REFUSALS
-
-ANSWERS = list(Fact)[list(Fact).index(Fact.OK) :]
-FACTS = [each for each in Fact if each not in ANSWERS]
 
 
 def tracked(*, pending: bool = True, **fields: Any) -> TrackedEvent:
@@ -58,33 +55,40 @@ def observed(known: TrackedEvent | None, **changes: Any) -> ApprovalSituation:
     return replace(seen, **changes)
 
 
-def test_every_fact_has_a_transition_for_every_stage() -> None:
-    """The table has a step for every fact and stage, in the order of the facts."""
-    assert list(TABLE) == list(Fact)
-    assert all(list(row) == list(ApprovalStage) for row in TABLE.values())
+def test_every_stage_has_a_step_for_every_condition() -> None:
+    """The table has a step for every stage and condition, and shows them in their order."""
+    assert list(TABLE) == list(ApprovalStage)
+    assert all(list(row) == list(Condition) for row in TABLE.values())
+    assert [row[0] for row in printed()] == [each.value for each in Condition]
+    assert all(len(row) == 1 + len(ApprovalStage) for row in printed())
 
 
 def test_only_what_is_ready_is_posted() -> None:
-    """Only one fact leads to a request, and only in stages in which IMDS has accepted none."""
-    posting = {(fact, stage) for fact, row in TABLE.items() for stage in row if row[stage].post}
+    """Only one condition leads to a request, and only in stages in which IMDS has accepted none."""
+    posting = {
+        (stage, condition)
+        for stage, row in TABLE.items()
+        for condition in row
+        if row[condition].post
+    }
     quiet = (ApprovalStage.POSTED, ApprovalStage.PREPARING)
-    assert posting == {(Fact.READY, stage) for stage in ApprovalStage if stage not in quiet}
+    assert posting == {(stage, Condition.READY) for stage in ApprovalStage if stage not in quiet}
 
 
 def test_a_wish_to_prepare_never_sends_a_request() -> None:
     """An approval that only prepares is confirmed once the VM is prepared, fails if it cannot be,
     and sends no request.
     """
-    column = {fact: row[ApprovalStage.PREPARING] for fact, row in TABLE.items()}
-    assert not any(transition.post for transition in column.values())
-    assert column[Fact.READY].end == "confirmed"
-    assert column[Fact.NOT_PREPARED].reason == "not_prepared"
-    assert column[Fact.UNPREPARED].end is None
+    steps = TABLE[ApprovalStage.PREPARING]
+    assert not any(step.post for step in steps.values())
+    assert steps[Condition.READY].end == "confirmed"
+    assert steps[Condition.NOT_PREPARED].reason == "not_prepared"
+    assert steps[Condition.UNPREPARED].end is None
 
 
 def test_what_has_expired_waits_only_if_a_request_may_have_worked() -> None:
     """An expired approval ends at once, or with its event if a request may have worked."""
-    ends = {stage: transition.reason for stage, transition in TABLE[Fact.EXPIRED].items()}
+    ends = {stage: row[Condition.EXPIRED].reason for stage, row in TABLE.items()}
     assert ends == dict.fromkeys(ApprovalStage) | {
         ApprovalStage.UNTRIED: "expired",
         ApprovalStage.UNREACHED: "expired",
@@ -93,15 +97,15 @@ def test_what_has_expired_waits_only_if_a_request_may_have_worked() -> None:
 
 def test_every_stage_ends_with_its_event() -> None:
     """An approval in any stage ends when its event has begun or is over."""
-    for fact in (Fact.BEGUN, Fact.LEFT, Fact.OVER):
-        assert all(transition.end for transition in TABLE[fact].values())
+    for condition in (Condition.BEGUN, Condition.WITHOUT_THIS_VM, Condition.OVER):
+        assert all(row[condition].end for row in TABLE.values())
 
 
 def test_what_was_posted_waits_for_its_event_alone() -> None:
     """An approval that IMDS has accepted changes only when its event begins or ends."""
-    steps = {fact: TABLE[fact][ApprovalStage.POSTED] for fact in Fact}
-    moving = [fact for fact, step in steps.items() if step != ApprovalStep()]
-    assert moving == [Fact.BEGUN, Fact.LEFT, Fact.OVER]
+    steps = TABLE[ApprovalStage.POSTED]
+    moving = [condition for condition, step in steps.items() if step != ApprovalStep()]
+    assert moving == [Condition.BEGUN, Condition.WITHOUT_THIS_VM, Condition.OVER]
 
 
 def test_every_reason_is_one_of_the_closed_list() -> None:
@@ -113,74 +117,81 @@ def test_every_reason_is_one_of_the_closed_list() -> None:
 @pytest.mark.parametrize(
     ("known", "changes", "expected"),
     [
-        (tracked(), {}, Fact.READY),
-        (tracked(), {"is_paused": True}, Fact.PAUSED),
-        (tracked(), {"is_paused": True, "is_current": False}, Fact.NOT_SHOWN),
-        (replace(tracked(), shown=False), {}, Fact.NOT_SHOWN),
-        (tracked(), {"basis": Fact.WAITING, "is_current": False}, Fact.WAITING),
-        (tracked(), {"basis": Fact.WITHDRAWN}, Fact.WITHDRAWN),
-        (tracked(), {"preparation": "none"}, Fact.UNPREPARED),
-        (tracked(), {"preparation": "preparing", "is_paused": True}, Fact.UNPREPARED),
-        (tracked(), {"preparation": "preparing", "is_current": False}, Fact.UNPREPARED),
-        (tracked(), {"preparation": "prepared", "is_current": False}, Fact.NOT_SHOWN),
-        (tracked(), {"preparation": "failed"}, Fact.NOT_PREPARED),
-        (tracked(), {"preparation": "prepared"}, Fact.READY),
+        (tracked(), {}, Condition.READY),
+        (tracked(), {"is_paused": True}, Condition.PAUSED),
+        (tracked(), {"is_paused": True, "is_current": False}, Condition.NOT_SHOWN),
+        (replace(tracked(), shown=False), {}, Condition.NOT_SHOWN),
+        (tracked(), {"basis": Condition.WAITING, "is_current": False}, Condition.WAITING),
+        (tracked(), {"basis": Condition.WITHDRAWN}, Condition.WITHDRAWN),
+        (tracked(), {"preparation": "none"}, Condition.UNPREPARED),
+        (tracked(), {"preparation": "preparing", "is_paused": True}, Condition.UNPREPARED),
+        (tracked(), {"preparation": "preparing", "is_current": False}, Condition.UNPREPARED),
+        (tracked(), {"preparation": "prepared", "is_current": False}, Condition.NOT_SHOWN),
+        (tracked(), {"preparation": "failed"}, Condition.NOT_PREPARED),
+        (tracked(), {"preparation": "prepared"}, Condition.READY),
         (
             tracked(resources=["web_3", "web_4"]),
-            {"basis": Fact.WAITING},
-            Fact.CHANGED,
+            {"basis": Condition.WAITING},
+            Condition.CHANGED,
         ),
-        (tracked(status="Advisory"), {}, Fact.CHANGED),
-        (tracked(status="Started"), {"basis": Fact.WITHDRAWN}, Fact.BEGUN),
-        (tracked(status="Started", pending=False), {}, Fact.BEGUN),
+        (tracked(status="Advisory"), {}, Condition.CHANGED),
+        (tracked(status="Started"), {"basis": Condition.WITHDRAWN}, Condition.BEGUN),
+        (tracked(status="Started", pending=False), {}, Condition.BEGUN),
         (
             replace(tracked(status="Started", pending=False), goes_on_without_this_vm=True),
             {},
-            Fact.BEGUN,
+            Condition.BEGUN,
         ),
-        (replace(tracked(pending=False), goes_on_without_this_vm=True), {}, Fact.LEFT),
-        (tracked(pending=False), {}, Fact.OVER),
-        (tracked(status="Started"), {"first_seen": NOW - timedelta(hours=1)}, Fact.OVER),
-        (None, {}, Fact.OVER),
+        (
+            replace(tracked(pending=False), goes_on_without_this_vm=True),
+            {},
+            Condition.WITHOUT_THIS_VM,
+        ),
+        (tracked(pending=False), {}, Condition.OVER),
+        (tracked(status="Started"), {"first_seen": NOW - timedelta(hours=1)}, Condition.OVER),
+        (None, {}, Condition.OVER),
     ],
 )
-def test_the_first_fact_that_holds(
-    known: TrackedEvent | None, changes: dict[str, Any], expected: Fact
+def test_the_first_condition_that_holds(
+    known: TrackedEvent | None, changes: dict[str, Any], expected: Condition
 ) -> None:
-    """Facts that end an approval come before those that delay it."""
-    assert observed(known, **changes).fact is expected
+    """Conditions that end an approval come before those that delay it."""
+    assert observed(known, **changes).condition is expected
 
 
-@pytest.mark.parametrize(("seconds", "expected"), [(-1, Fact.READY), (0, Fact.EXPIRED)])
-def test_a_command_expires_at_its_time(seconds: int, expected: Fact) -> None:
+@pytest.mark.parametrize(("seconds", "expected"), [(-1, Condition.READY), (0, Condition.EXPIRED)])
+def test_a_command_expires_at_its_time(seconds: int, expected: Condition) -> None:
     """A command is expired from `exp` on."""
     seen = observed(tracked())
     expires = int(NOW.timestamp())
     now = NOW + timedelta(seconds=seconds)
-    assert replace(seen, approval=replace(seen.approval, expires=expires), now=now).fact is expected
+    assert (
+        replace(seen, approval=replace(seen.approval, expires=expires), now=now).condition
+        is expected
+    )
 
 
 @pytest.mark.parametrize(
     ("reason", "expected"),
     [
-        ("http_400", Fact.REFUSED),
-        ("http_405", Fact.REFUSED),
-        ("http_404", Fact.NOT_REACHED),
-        ("http_429", Fact.NOT_REACHED),
-        ("refused", Fact.NOT_REACHED),
-        ("unreachable", Fact.NOT_REACHED),
-        ("http_503", Fact.SERVER_ERROR),
-        ("timeout", Fact.LOST),
-        ("connection", Fact.LOST),
-        ("a word of tomorrow", Fact.LOST),
+        ("http_400", Condition.REFUSED),
+        ("http_405", Condition.REFUSED),
+        ("http_404", Condition.NOT_REACHED),
+        ("http_429", Condition.NOT_REACHED),
+        ("refused", Condition.NOT_REACHED),
+        ("unreachable", Condition.NOT_REACHED),
+        ("http_503", Condition.SERVER_ERROR),
+        ("timeout", Condition.LOST),
+        ("connection", Condition.LOST),
+        ("a word of tomorrow", Condition.LOST),
     ],
 )
-def test_what_imds_answered(reason: str, expected: Fact) -> None:
+def test_what_imds_answered(reason: str, expected: Condition) -> None:
     """An answer that is not known to be harmless may have started the event."""
     assert answer_of(ImdsError("no", reason=reason), refused_before=False) is expected
-    again = Fact.REFUSED_AGAIN if expected is Fact.REFUSED else expected
+    again = Condition.REFUSED_AGAIN if expected is Condition.REFUSED else expected
     assert answer_of(ImdsError("no", reason=reason), refused_before=True) is again
-    assert answer_of(None, refused_before=False) is Fact.OK
+    assert answer_of(None, refused_before=False) is Condition.OK
 
 
 def test_a_stage_is_stored_and_read_back() -> None:
@@ -195,8 +206,8 @@ def test_a_stage_is_stored_and_read_back() -> None:
 
 
 def test_the_table_can_be_printed() -> None:
-    """The printed table has a line for each fact and a column for each stage."""
+    """The printed table has a line for each condition and a column for each stage."""
     rows = {row[0]: row[1:] for row in printed()}
     assert rows["none of these"] == (*("**POST**",) * 4, "", "`confirmed`")
     assert rows["its command has expired"][0] == "`failed`: `expired`"
-    assert "`event_changed`" in rows[Fact.CHANGED.value][0]
+    assert "`event_changed`" in rows[Condition.CHANGED.value][0]
