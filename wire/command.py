@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from wire.keys import SigningKey
+from wire.line import is_line
 from wire.strictjson import parse_json
 
 MAX_TOKEN_BYTES: Final = 8192
@@ -157,7 +158,7 @@ def is_well_typed(claims: Mapping[str, Any]) -> bool:
 
 def is_text(value: object) -> bool:
     """Check whether a claim is text that may be shown in a receipt and in a log."""
-    return isinstance(value, str) and 0 < len(value) <= _MAX_TEXT and value.isprintable()
+    return is_line(value, max_length=_MAX_TEXT)
 
 
 def is_moment(value: object) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeGuard
 
+from wire.line import is_line
 from wire.strictjson import JsonError, load_json
 
 PUBLIC_MEMBERS: Final = ("kty", "crv", "x", "y", "kid", "alg", "use", "iss")
@@ -123,4 +124,4 @@ def public_key(jwk: Mapping[str, Any]) -> Any:
 
 
 def _is_name(value: object) -> TypeGuard[str]:
-    return isinstance(value, str) and 0 < len(value) <= _MAX_TEXT and value.isprintable()
+    return is_line(value, max_length=_MAX_TEXT)

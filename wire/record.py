@@ -149,6 +149,13 @@ class Record:
         return concerns if isinstance(concerns, bool) else self.affects_this_vm
 
     @property
+    def is_end(self) -> bool:
+        """Whether this record says that an event is over for this VM: it has ended, or does not
+        name this VM.
+        """
+        return self.type == EVENT_ENDED or self.affects_this_vm is False
+
+    @property
     def is_heartbeat(self) -> bool:
         """Whether this record is a heartbeat, which says only that the bridge is alive."""
         return self.type == BRIDGE_HEARTBEAT

@@ -18,7 +18,7 @@ from bridge.preparation.open_preparations import DEADLINE, OpenPreparations, Pre
 from bridge.preparation.transitions import PreparationCondition, PreparationStage, stage_of
 from bridge.store.database import PREPARATIONS_LOST_KEY, Store
 from bridge.store.outbox import Outbox
-from bridge.store.preparations import Preparation, is_end
+from bridge.store.preparations import Preparation
 from wire.moment import rfc3339
 from wire.preparation import NONE
 from wire.record import EVENT_STARTED, Record
@@ -182,7 +182,7 @@ class Preparations:
                 return False
             # The first records after a loss may come before `follow` has seen their events.
             is_known = each is not None or self._may_have_lost()
-        return is_known and (record.type == EVENT_STARTED or is_end(record))
+        return is_known and (record.type == EVENT_STARTED or record.is_end)
 
     def note_prepared(self, record: Record) -> None:
         """Note that the sink has done what `record` asked for. Raises `StoreError`; then that is
@@ -216,7 +216,7 @@ class Preparations:
         with self._lock:
             each = self._open.of_event((record.event_id or "").casefold())
             # A preparation that was asked for after that record is for the next announcement.
-            if each is None or not is_end(record) or each.request_sequence > record.sequence:
+            if each is None or not record.is_end or each.request_sequence > record.sequence:
                 return
             self._open.take_step(
                 each,

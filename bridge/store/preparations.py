@@ -10,7 +10,7 @@ from typing import Final
 
 from bridge.store.database import Store
 from wire.preparation import State
-from wire.record import EVENT_ENDED, Record, RecordDraft, RecordError, read_record
+from wire.record import Record, RecordDraft, RecordError, read_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class PreparationRows:
             (event, sequence),
         )
         found = (_readable(body) for (body,) in rows)
-        return any(record is not None and is_end(record) for record in found)
+        return any(record is not None and record.is_end for record in found)
 
     def newest(self, event: str) -> Record | None:
         """Return the newest record of an event. Raises `StoreError`."""
@@ -158,11 +158,6 @@ class PreparationRows:
             (event,),
         )
         return _readable(rows[0][0]) if rows else None
-
-
-def is_end(record: Record) -> bool:
-    """Check whether a record says that an event is over for this VM."""
-    return record.type == EVENT_ENDED or record.affects_this_vm is False
 
 
 def _readable(body: bytes) -> Record | None:

@@ -23,6 +23,7 @@ from sinks.testing import (
 from wire.moment import rfc3339
 from wire.record import (
     CONTENT_TYPE,
+    EVENT_ENDED,
     EVENT_SCHEDULED,
     Record,
     RecordDraft,
@@ -167,22 +168,22 @@ def test_the_source_names_the_vm(vm: VmIdentity, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "event_id", "affects", "heartbeat"),
+    ("record", "event_id", "affects", "end", "heartbeat"),
     [
-        (sample_record(1, event_id="A"), "A", True, False),
-        (sample_record(1, event_id="A", resources=["x"]), "A", False, False),
-        (sample_heartbeat(), None, None, True),
+        (sample_record(1, event_id="A"), "A", True, False, False),
+        (sample_record(1, event_id="A", record_type=EVENT_ENDED), "A", True, True, False),
+        (sample_record(1, event_id="A", resources=["x"]), "A", False, True, False),
+        (sample_heartbeat(), None, None, False, True),
     ],
 )
 def test_a_record_has_the_facts_by_which_sinks_route(
-    record: Record, event_id: str | None, affects: bool | None, heartbeat: bool
+    record: Record, event_id: str | None, affects: bool | None, end: bool, heartbeat: bool
 ) -> None:
-    """A record has its event's id, whether it affects this VM, and whether it is a heartbeat."""
-    assert (record.event_id, record.affects_this_vm, record.is_heartbeat) == (
-        event_id,
-        affects,
-        heartbeat,
-    )
+    """A record has its event's id, whether it affects this VM, whether the event is over for this
+    VM, and whether it is a heartbeat.
+    """
+    assert (record.event_id, record.affects_this_vm) == (event_id, affects)
+    assert (record.is_end, record.is_heartbeat) == (end, heartbeat)
 
 
 def test_a_draft_with_nan_is_refused() -> None:

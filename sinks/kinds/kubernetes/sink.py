@@ -24,7 +24,7 @@ from sinks.kinds.kubernetes.marks import (
 from sinks.kinds.kubernetes.pods import HELD, is_leaving, name_of, to_evict
 from sinks.kinds.kubernetes.settings import KubernetesSettings
 from wire.moment import moment_text, rfc3339
-from wire.record import EVENT_ENDED, EVENT_SCHEDULED, EVENT_STARTED, Record
+from wire.record import EVENT_SCHEDULED, EVENT_STARTED, Record
 from wire.state import PendingEvent
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class KubernetesSink(Sink[KubernetesSettings]):
         one request, then the status.
         """
         ids = {each.event_id.casefold(): each for each in records if each.event_id is not None}
-        over = [key for key, newest in ids.items() if _is_over(newest)]
+        over = [key for key, newest in ids.items() if newest.is_end]
         api = self._connect()
         for _ in range(_TRIES):
             node = api.node()
@@ -245,7 +245,7 @@ class KubernetesSink(Sink[KubernetesSettings]):
 
     def _drain_for(self, record: Record, later: Sequence[Record]) -> None:
         event_id = record.event_id
-        if event_id is None or not self.settings.drain or _is_over(record):
+        if event_id is None or not self.settings.drain or record.is_end:
             return
         # A newer record of the event says that it has started, or that it is over.
         is_newest = not any(each.event_id == event_id for each in later)
@@ -359,11 +359,6 @@ class KubernetesSink(Sink[KubernetesSettings]):
         self._api = None
         if api is not None:
             api.close()
-
-
-def _is_over(record: Record) -> bool:
-    """Check whether the event is over for this VM."""
-    return record.type == EVENT_ENDED or record.affects_this_vm is False
 
 
 def _after(delivered: int, error: SinkError) -> SinkError:
