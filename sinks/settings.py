@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import Field, SecretStr
 
 from sinks.errors import SinkError
 from sinks.shared.json_values import JsonList
+from sinks.shared.section import Section
 
 
-class SinkSettings(BaseModel):
+class SinkSettings(Section):
     """The settings of every sink. A kind adds its own fields in a frozen subclass."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     kind: str = Field(description="What the sink is; the sink's name unless given")
     types: JsonList | None = Field(

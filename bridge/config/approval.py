@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from bridge.config.section import Section
 from sinks.base import JsonList
 from sinks.shared.event_match import EventMatch
+from sinks.shared.section import Section
 
 
 def _printable(name: str) -> str:

@@ -15,9 +15,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from bridge import system
 from bridge.config.address import parsed
 from bridge.config.approval import ApprovalSettings, CommandsSettings
-from bridge.config.section import Section
 from bridge.known_api_versions import EVENTS_API_VERSIONS
 from sinks.base import JsonList
+from sinks.shared.section import Section
 
 PREFIX: Final = "SEB_"
 DEFAULT_IMDS_URL: Final = "http://169.254.169.254"

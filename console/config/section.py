@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import json
 
-from pydantic import BaseModel, ConfigDict
+from sinks.shared.section import Section
 
-
-class Section(BaseModel):
-    """A part of the settings. An unknown name is an error, and no message shows a value."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+__all__ = ["Section", "from_json"]
 
 
 def from_json(value: object) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from console.config.variables import PREFIX
 from console.fleet.candidates import PULL
@@ -14,6 +14,7 @@ from sinks.kinds.eventhub.settings import EventHubSettings
 from sinks.kinds.mqtt.settings import MqttSettings
 from sinks.shared.checked_settings import check_name, checked, suggestion
 from sinks.shared.errors import ConfigurationError
+from sinks.shared.section import Section
 
 S = TypeVar("S", bound=SinkSettings)
 
@@ -60,10 +61,8 @@ class EventHubSource(EventHubSettings):
         return _refuse(self)
 
 
-class WebhookSource(BaseModel):
+class WebhookSource(Section):
     """Signed records over HTTP; it needs no further settings."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     kind: Literal["webhook"]
 

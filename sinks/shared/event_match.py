@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Final, Protocol
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from sinks.shared.json_values import JsonList
+from sinks.shared.section import Section
 
 
 def _some(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -44,10 +45,8 @@ class MatchableEvent(Protocol):
         """The announced interruption; None if it is not known."""
 
 
-class EventMatch(BaseModel):
+class EventMatch(Section):
     """Selects events by what Azure says of them. A key that is None or empty matches any event."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     event_type: _Words = Field((), description="Types to match, such as Freeze; any unless given")
     event_source: _Words = Field(

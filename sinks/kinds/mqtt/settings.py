@@ -6,10 +6,11 @@ import ipaddress
 from pathlib import Path
 from typing import Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from sinks.base import SinkSettings
 from sinks.shared.proxy import Proxy, proxy_for, read_proxy
+from sinks.shared.section import Section
 
 PORT: Final = 1883
 TLS_PORT: Final = 8883
@@ -19,10 +20,8 @@ HTTPS_PORT: Final = 443
 Protocol = Literal["5", "3.1.1"]
 
 
-class MqttTls(BaseModel):
+class MqttTls(Section):
     """TLS to the broker. The certificate and the name in it are always verified."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     ca: Path | None = Field(
         default=None, description="PEM file of the CA to trust; the system's CAs unless given"
