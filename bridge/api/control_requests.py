@@ -38,7 +38,7 @@ class ControlRequests:
         self,
         outbox: Outbox,
         dispatcher: Dispatcher | None = None,
-        state: CurrentState | None = None,
+        current: CurrentState | None = None,
         approval_worker: ApprovalWorker | None = None,
         *,
         starting: Callable[[], str | None] = lambda: None,
@@ -51,7 +51,7 @@ class ControlRequests:
         """
         self._outbox = outbox
         self._dispatcher = dispatcher
-        self._state = state
+        self._current = current
         self._approval_worker = approval_worker
         self._starting = starting
         self._store_trouble = store_trouble
@@ -83,10 +83,10 @@ class ControlRequests:
         return handler(request)
 
     def _pending(self, _request: Mapping[str, Any]) -> dict[str, Any]:
-        if self._state is None:
+        if self._current is None:
             return {"vm": None, "events": []}
-        events = [event.to_wire() for event in self._state.pending()]
-        return {"vm": self._state.vm.name, "events": events}
+        events = [event.to_wire() for event in self._current.pending()]
+        return {"vm": self._current.vm.name, "events": events}
 
     def _approval(self, request: Mapping[str, Any]) -> dict[str, Any]:
         jti = _text(request, "jti") or ""

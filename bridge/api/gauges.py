@@ -54,7 +54,7 @@ class Gauges(Collector):
         yield _one("seb_store_size_bytes", self._status.store_bytes())
         yield _one("seb_log_lines_dropped_total", logs.dropped())
         if running is not None:
-            vm = running.state.observer.vm
+            vm = running.current.observer.vm
             labels = (vm.vm_id, vm.name, vm.resource_group, vm.location, vm.scale_set)
             yield _one("seb_vm_info", 1, *(each or "" for each in labels))
             yield from self._events(running)
@@ -67,14 +67,14 @@ class Gauges(Collector):
         yield _moment(name, status.liveness.attempted_at)
         yield _one("seb_looking", status.is_polling())
         if running is not None:
-            polled_at = running.state.gaps.polled_at
+            polled_at = running.current.gaps.polled_at
             yield _moment("seb_poll_last_success_timestamp_seconds", polled_at)
             yield _one("seb_polls_skipped_total", status.skipped())
             yield _one("seb_store_writable", status.store_trouble() is None)
 
     def _events(self, running: Running) -> Iterator[Metric]:
-        if running.state.incarnation is not None:
-            yield _one("seb_document_incarnation", running.state.incarnation)
+        if running.current.incarnation is not None:
+            yield _one("seb_document_incarnation", running.current.incarnation)
         pending = self._status.pending()
         counted = _family("seb_pending_events")
         found = Counter(_labels(each) for each in pending)

@@ -38,7 +38,7 @@ BUSY: Final = "the store does not answer; check its disk"
 class Running:
     """The objects that the status reads once the VM identity is known."""
 
-    state: CurrentState
+    current: CurrentState
     store: Store
     outbox: Outbox
     dispatcher: Dispatcher
@@ -85,7 +85,7 @@ class Status:
 
     def is_polling(self) -> bool:
         """Check whether IMDS has given a document recently."""
-        return self.running is not None and self.running.state.gaps.is_polling()
+        return self.running is not None and self.running.current.gaps.is_polling()
 
     def not_ready(self) -> str | None:
         """Return why changes would be missed or could not be committed; None if the bridge is
@@ -115,7 +115,7 @@ class Status:
         if self.running is None:
             return None
         store = self.running.store
-        if tracked := store.damaged or self.running.state.store_trouble or store.trouble:
+        if tracked := store.damaged or self.running.current.store_trouble or store.trouble:
             return tracked
         directory = self._settings.state_dir
         try:
@@ -154,7 +154,7 @@ class Status:
     def snapshot(self) -> dict[str, Any]:
         """Return everything, as the status API shows it."""
         running = self.running
-        observer = running.state.observer.to_wire() if running else {}
+        observer = running.current.observer.to_wire() if running else {}
         not_ready = self.not_ready()
         return {
             "now": rfc3339(self._clock.now()),
@@ -176,12 +176,12 @@ class Status:
         }
 
     def _event(self, tracked: TrackedEvent) -> dict[str, Any]:
-        preparation = self.running.state.preparation(tracked) if self.running else None
+        preparation = self.running.current.preparation(tracked) if self.running else None
         return {**_event(tracked), "preparation": preparation}
 
     def pending(self) -> list[TrackedEvent]:
         """Return the pending events, the nearest first."""
-        tracked = self.running.state.events.values() if self.running else ()
+        tracked = self.running.current.events.values() if self.running else ()
         far = datetime.max.replace(tzinfo=self._started_at.tzinfo)
         return sorted(
             (each for each in tracked if each.pending),
@@ -191,19 +191,19 @@ class Status:
     def _trouble(self) -> dict[str, str] | None:
         if self.starting_trouble is not None:
             return {"reason": "identity", "message": self.starting_trouble}
-        trouble = self.running.state.trouble if self.running else None
+        trouble = self.running.current.trouble if self.running else None
         return None if trouble is None else {"reason": trouble.reason, "message": trouble.message}
 
     def _imds(self) -> dict[str, Any]:
-        state = self.running.state if self.running else None
+        current = self.running.current if self.running else None
         attempted = self.liveness.attempted_at
-        polled = state and state.gaps.polled_at
+        polled = current and current.gaps.polled_at
         return {
             "lastAttemptAt": attempted and rfc3339(attempted),
             "lastSuccessAt": polled and rfc3339(polled),
             "trouble": self._trouble(),
-            "incarnation": state and state.incarnation,
-            "apiVersion": state.api_version if state else self._settings.imds.api_version,
+            "incarnation": current and current.incarnation,
+            "apiVersion": current.api_version if current else self._settings.imds.api_version,
             "pollIntervalSeconds": self._settings.poll_interval,
         }
 

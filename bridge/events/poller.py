@@ -51,7 +51,7 @@ class Poller:
         self,
         imds: Imds,
         store: Store,
-        state: CurrentState,
+        current: CurrentState,
         clock: Clock,
         *,
         scope_self: bool,
@@ -59,7 +59,7 @@ class Poller:
         approved: Callable[[], Mapping[str, int]],
         on_poll: Callable[[PollResult], None] = lambda _: None,
     ) -> None:
-        self._state = state
+        self._current = current
         self._imds = imds
         self._store = store
         self._clock = clock
@@ -73,27 +73,27 @@ class Poller:
 
     def poll(self) -> None:
         """Poll once: changes are committed before sinks wake. On any error nothing has changed."""
-        self._state.gaps.begin_poll()
+        self._current.gaps.begin_poll()
         answer = self._imds.events()
         now = self._clock.now()  # the first answer may take two minutes
-        gap = self._state.gaps.gap(now)
+        gap = self._current.gaps.gap(now)
         # From here on nothing is decided on the document before, however long the commit takes.
-        self._state.is_behind = answer.body != self._body
-        is_named_anew = self._state.compared_as != self._state.vm.name
+        self._current.is_behind = answer.body != self._body
+        is_named_anew = self._current.compared_as != self._current.vm.name
         if answer.body != self._body or is_named_anew or gap.is_long or gap.pause_seconds:
             document = self._in_scope(parse_document(answer.body))
             context = self._context_of(now, gap, answer, document)
             tracked = self._measured(gap)
             transitions = diff(tracked, document, context)
-            drafts = [normalize(each, self._state.observer, context) for each in transitions]
+            drafts = [normalize(each, self._current.observer, context) for each in transitions]
             tracked, forgotten = remembered(tracked, _recorded(transitions, drafts))
             tracked = as_shown(tracked, document)
-            drafts = [*bridge_records.gap(self._state.observer, now, gap), *drafts]
+            drafts = [*bridge_records.gap(self._current.observer, now, gap), *drafts]
             self._commit(drafts, tracked, forgotten, document)
             self._body = answer.body
-            self._state.compared_as = context.vm_name
-        self._state.is_behind = False
-        self._state.gaps.end_poll(now)
+            self._current.compared_as = context.vm_name
+        self._current.is_behind = False
+        self._current.gaps.end_poll(now)
         self._store.mark_polled(now, uptime=uptime(self._clock))
         self._store.prune()
 
@@ -116,7 +116,7 @@ class Poller:
             return False
         trouble = self._try_poll()
         if trouble is not None:
-            self._state.gaps.fail_poll("store" if trouble.reason == "store" else "imds")
+            self._current.gaps.fail_poll("store" if trouble.reason == "store" else "imds")
             with suppress(StoreError):  # receipts fill the disk also while IMDS does not answer
                 self._store.prune()
         self._report_trouble(trouble)
@@ -139,7 +139,7 @@ class Poller:
             message = f"{error}; if the disk is full, free some space"
             return PollTrouble(reason="store", message=message)
         except Exception as error:  # noqa: BLE001  # it is logged
-            if self._state.trouble is None or self._state.trouble.reason != "bug":
+            if self._current.trouble is None or self._current.trouble.reason != "bug":
                 _LOG.exception("this is a bug in the bridge", extra={"action": "poll_bug"})
             return PollTrouble(reason="bug", message=f"the poll ended with {type(error).__name__}")
         return None
@@ -150,27 +150,29 @@ class Poller:
                 "parts of the document could not be read",
                 extra={"action": "document_ignored", "reason": "; ".join(document.ignored[:5])},
             )
-        return only_naming(document, self._state.observer.vm.name) if self._scope_self else document
+        return (
+            only_naming(document, self._current.observer.vm.name) if self._scope_self else document
+        )
 
     def _measured(self, gap: PollGap) -> dict[str, TrackedEvent]:
         """Return the tracked events, with what happened to this VM since the last poll."""
         after = measure(
-            self._state.events.values(),
+            self._current.events.values(),
             pause_seconds=gap.pause_seconds,
             restarted=gap.restarted,
             downtime_seconds=gap.seconds,
         )
-        return {**self._state.events, **{each.event.key: each for each in after}}
+        return {**self._current.events, **{each.event.key: each for each in after}}
 
     def _context_of(
         self, now: datetime, gap: PollGap, answer: ImdsAnswer, document: Document
     ) -> PollContext:
-        tracked = self._state.events
+        tracked = self._current.events
         ending = any(tracked[key].pending for key in tracked.keys() - document.events.keys())
         return PollContext(
             now=now,
             uptime=uptime(self._clock),
-            vm_name=self._state.observer.vm.name,
+            vm_name=self._current.observer.vm.name,
             gap_seconds=gap.seconds,
             is_continuous=gap.is_continuous,
             is_boot_known=self._boot_id is not None,
@@ -179,14 +181,14 @@ class Poller:
             revisions=self._store.last_revisions(document.events.keys() - tracked.keys()),
             latency_ms=answer.latency_ms,
             incarnation=document.incarnation,
-            previous_incarnation=self._state.incarnation,
+            previous_incarnation=self._current.incarnation,
         )
 
     def _due(self) -> frozenset[str]:
         return frozenset(
             key
-            for key, each in self._state.events.items()
-            if each.not_before is not None and each.not_before <= self._state.time_of(each)
+            for key, each in self._current.events.items()
+            if each.not_before is not None and each.not_before <= self._current.time_of(each)
         )
 
     def _commit(
@@ -196,7 +198,7 @@ class Poller:
         forgotten: Mapping[str, int],
         document: Document,
     ) -> None:
-        before = self._state.events
+        before = self._current.events
         changed = [
             EventRow(key, each.pending, rfc3339(each.first_seen), dump_tracked(each))
             for key, each in tracked.items()
@@ -208,7 +210,7 @@ class Poller:
 
         def update_state() -> None:
             # When a sink gets a record, its event is already among the pending ones.
-            self._state.set_events(tracked, document.incarnation)
+            self._current.set_events(tracked, document.incarnation)
 
         records = self._store.commit(
             drafts, events=changed, forgotten=forgotten, meta=meta, then=update_state
@@ -217,16 +219,16 @@ class Poller:
             _report(record)
 
     def _report_version(self) -> None:
-        if self._imds.api_version != self._state.api_version:
-            self._state.api_version = self._imds.api_version
+        if self._imds.api_version != self._current.api_version:
+            self._current.api_version = self._imds.api_version
             _LOG.warning(
                 "IMDS is asked with another api-version, which may leave out fields",
-                extra={"action": "api_version", "version": self._state.api_version},
+                extra={"action": "api_version", "version": self._current.api_version},
             )
 
     def _report_trouble(self, trouble: PollTrouble | None) -> None:
-        before = self._state.trouble
-        self._state.trouble = trouble
+        before = self._current.trouble
+        self._current.trouble = trouble
         if (trouble and trouble.reason) == (before and before.reason):
             return
         if trouble is None:

@@ -41,7 +41,7 @@ class Parts:
 
     outbox: Outbox
     store: Store
-    state: CurrentState
+    current: CurrentState
     poller: Poller
     approvals: Approvals
     approval_worker: ApprovalWorker
@@ -51,7 +51,7 @@ class Parts:
     def running(self) -> Running:
         """The parts that the API and the metrics show."""
         return Running(
-            state=self.state,
+            current=self.current,
             store=self.store,
             outbox=self.outbox,
             dispatcher=self.dispatcher,
@@ -75,22 +75,24 @@ def assemble(
 ) -> Parts:
     """Make the parts. Raises `StoreError` if stored values cannot be read."""
     outbox = Outbox(store)
-    state = _state(settings, store, vm, clock, boot_id=boot_id, api_version=imds.api_version)
-    preparations = _preparations(sinks, store, state, clock)
+    current = _current_state(
+        settings, store, vm, clock, boot_id=boot_id, api_version=imds.api_version
+    )
+    preparations = _preparations(sinks, store, current, clock)
     approvals = _approvals(
         settings,
         store,
-        state,
+        current,
         imds=imds,
         clock=clock,
-        acknowledged=_acknowledged(outbox, state, preparations),
+        acknowledged=_acknowledged(outbox, current, preparations),
         preparations=preparations,
     )
     approval_worker = ApprovalWorker(approvals)
     poller = Poller(
         imds,
         store,
-        state,
+        current,
         clock,
         scope_self=settings.scope == "self",
         boot_id=boot_id,
@@ -100,10 +102,10 @@ def assemble(
     dispatcher = Dispatcher(
         sinks,
         outbox,
-        _context(settings, state, approval_worker, clock, prepares=preparations is not None),
+        _context(settings, current, approval_worker, clock, prepares=preparations is not None),
         clock,
-        urgent=lambda: state.urgent(URGENT_NOTICE_SECONDS),
-        dead_letter=_dead_letters(state, clock),
+        urgent=lambda: current.urgent(URGENT_NOTICE_SECONDS),
+        dead_letter=_dead_letters(current, clock),
         redact=redact,
         on_delivered=on_delivered,
         make=_make(preparations),
@@ -114,7 +116,7 @@ def assemble(
     return Parts(
         outbox=outbox,
         store=store,
-        state=state,
+        current=current,
         poller=poller,
         approvals=approvals,
         approval_worker=approval_worker,
@@ -138,28 +140,28 @@ def _and_wake(
 
 def _context(
     settings: Settings,
-    state: CurrentState,
+    current: CurrentState,
     approval_worker: ApprovalWorker,
     clock: Clock,
     *,
     prepares: bool,
 ) -> SinkContext:
     return SinkContext(
-        identity=lambda: state.vm,
+        identity=lambda: current.vm,
         now=clock.now,
         site=settings.site,
         version=__version__,
-        instance_id=state.observer.bridge.instance_id,
-        pending=state.pending,
-        has_polled=state.gaps.has_polled,
-        time_of=state.time_of_key,
+        instance_id=current.observer.bridge.instance_id,
+        pending=current.pending,
+        has_polled=current.gaps.has_polled,
+        time_of=current.time_of_key,
         command=approval_worker.command,
         verifies=lambda: approval_worker.verifies,
         prepares=prepares,
     )
 
 
-def _state(
+def _current_state(
     settings: Settings,
     store: Store,
     vm: VmIdentity,
@@ -190,7 +192,7 @@ def _state(
 def _approvals(
     settings: Settings,
     store: Store,
-    state: CurrentState,
+    current: CurrentState,
     *,
     imds: Imds,
     clock: Clock,
@@ -202,11 +204,11 @@ def _approvals(
         settings.approval.rules,
         approval_store,
         clock,
-        vm_name=lambda: state.vm.name,
+        vm_name=lambda: current.vm.name,
         acknowledged=acknowledged,
     )
     return Approvals(
-        state,
+        current,
         approval_store,
         imds,
         clock,
@@ -217,7 +219,7 @@ def _approvals(
 
 
 def _preparations(
-    sinks: Sequence[SinkSpec], store: Store, state: CurrentState, clock: Clock
+    sinks: Sequence[SinkSpec], store: Store, current: CurrentState, clock: Clock
 ) -> Preparations | None:
     """Return the preparations of the sink that prepares this VM; None if no sink does."""
     found = preparing_sink(sinks)
@@ -225,14 +227,14 @@ def _preparations(
         return None
     name, settings = found
     spec = PreparingSpec(sink=name, kind=settings.kind, lead=settings.lead)
-    preparations = Preparations(spec, store, state, clock)
-    state.preparation = preparations.state_of
-    state.prepares = True
+    preparations = Preparations(spec, store, current, clock)
+    current.preparation = preparations.state_of
+    current.prepares = True
     return preparations
 
 
 def _acknowledged(
-    outbox: Outbox, state: CurrentState, preparations: Preparations | None
+    outbox: Outbox, current: CurrentState, preparations: Preparations | None
 ) -> Acknowledged:
     """Return the function that says whether the sink of a rule's `after` has acknowledged an
     event.
@@ -244,7 +246,7 @@ def _acknowledged(
             return outbox.acknowledged(sink, event)
         # This sink gets an event only once an approval waits for it, and the approval waits for it
         # anyway; of an event that does not name this VM it gets nothing.
-        tracked = state.events.get(event)
+        tracked = current.events.get(event)
         return tracked is not None and tracked.affects_this_vm
 
     return acknowledged
@@ -262,10 +264,15 @@ def _make(preparations: Preparations | None) -> MakeSink:
     return make
 
 
-def _dead_letters(state: CurrentState, clock: Clock) -> DeadLetter:
+def _dead_letters(current: CurrentState, clock: Clock) -> DeadLetter:
     def dead_letter(sink: str, record: Record, reason: str, attempts: int) -> RecordDraft:
         return bridge_records.dead_letter(
-            state.observer, clock.now(), sink=sink, record=record, reason=reason, attempts=attempts
+            current.observer,
+            clock.now(),
+            sink=sink,
+            record=record,
+            reason=reason,
+            attempts=attempts,
         )
 
     return dead_letter

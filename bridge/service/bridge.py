@@ -147,7 +147,7 @@ class Bridge:
         self._monitoring.begin(self._parts.running)
         sinks = list(self._parts.dispatcher.health)
         self._lifecycle = Lifecycle(
-            self._parts.state, store, self._settings, self._clock, sinks=sinks
+            self._parts.current, store, self._settings, self._clock, sinks=sinks
         )
 
     def _note_poll(self, poll: PollResult) -> None:
@@ -184,7 +184,7 @@ class Bridge:
         self._requests = ControlRequests(
             self._parts.outbox,
             self._parts.dispatcher,
-            self._parts.state,
+            self._parts.current,
             self._parts.approval_worker,
             store_trouble=self._monitoring.status.store_trouble,
             settings=shown_settings(settings, self._sinks),
@@ -220,7 +220,7 @@ class Bridge:
     def _supervise(self, scheduler: Scheduler, watch: Watch) -> None:
         tick = watch.tick()
         if tick.pause:
-            self._parts.state.gaps.note_standstill(tick.pause)
+            self._parts.current.gaps.note_standstill(tick.pause)
         if still := tick.pause + tick.suspended:
             self._monitoring.note_standstill(still)
             _LOG.info("the VM stood still", extra={"action": "pause", "seconds": still})
@@ -263,9 +263,9 @@ class Bridge:
         return [name for name in self._parts.dispatcher.health if outbox.backlog(name).records]
 
     def _ask_identity(self) -> None:
-        before = self._parts.state.vm
+        before = self._parts.current.vm
         vm = self._owner.refresh(self._parts.store, before)
         if vm is None:
             self._end_run(RunEnd.ANOTHER_VM)
         elif vm is not before:
-            self._parts.state.set_identity(vm)
+            self._parts.current.set_identity(vm)

@@ -25,7 +25,7 @@ class Lifecycle:
 
     def __init__(
         self,
-        state: CurrentState,
+        current: CurrentState,
         store: Store,
         settings: Settings,
         clock: Clock,
@@ -33,7 +33,7 @@ class Lifecycle:
         sinks: Sequence[str],
     ) -> None:
         """`sinks`: the names of the configured ones."""
-        self._state = state
+        self._current = current
         self._store = store
         self._sinks = list(sinks)
         self._settings = settings
@@ -41,7 +41,7 @@ class Lifecycle:
 
     @property
     def _observer(self) -> Observer:
-        return self._state.observer
+        return self._current.observer
 
     def report_reset(self, reset: StoreReset | None) -> None:
         """Report that the store was lost and replaced, if it was. Raises `StoreError`."""
@@ -59,14 +59,14 @@ class Lifecycle:
         `StoreError`.
         """
         now = self._clock.now()
-        gaps = self._state.gaps
+        gaps = self._current.gaps
         draft = bridge_records.started(
             self._observer,
             now,
             sinks=self._sinks,
             restarted=gaps.rebooted,
             gap_seconds=gaps.gap(now).seconds,
-            prepares=self._state.prepares,
+            prepares=self._current.prepares,
         )
         self._store.commit([draft])
         _LOG.info(
@@ -91,10 +91,10 @@ class Lifecycle:
                 self._observer,
                 self._clock.now(),
                 interval=self._settings.heartbeat_interval,
-                polled_at=self._state.gaps.polled_at,
-                pending=len(self._state.pending()),
+                polled_at=self._current.gaps.polled_at,
+                pending=len(self._current.pending()),
                 last_sequence=self._store.last_record_sequence,
-                prepares=self._state.prepares,
+                prepares=self._current.prepares,
             )
         )
 

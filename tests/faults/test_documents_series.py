@@ -106,7 +106,7 @@ class Documents(RuleBasedStateMachine):
 
     def stand_still(self, seconds: float) -> None:
         self.bench.clock.advance(seconds)
-        self.bench.state.gaps.note_standstill(seconds)
+        self.bench.current.gaps.note_standstill(seconds)
         self.paused += seconds
 
     def bad_day(self, said: Exception | bytes) -> None:
@@ -242,7 +242,7 @@ class Documents(RuleBasedStateMachine):
         """A reader of the records knows what the documents say, and so does who asks the bridge."""
         rebuilt = {key: even(data["event"]) for key, data in self.replay.pending.items()}
         assert rebuilt == {key: even(each.entry.wire(key)) for key, each in self.seen.items()}
-        pending = {each.event.key: each for each in self.bench.state.pending()}
+        pending = {each.event.key: each for each in self.bench.current.pending()}
         assert pending.keys() == self.replay.pending.keys()
         for key, each in pending.items():
             data = self.replay.pending[key]

@@ -147,7 +147,7 @@ def test_deliveries_are_measured(stage: MonitoredBridge) -> None:
 def test_approvals_are_counted_by_their_receipts(stage: MonitoredBridge) -> None:
     """Every outcome of an approval has its series from the start."""
     entry = Approval("cause", "j", "e", None, "rule:x", None, (), state="confirmed")
-    approved = receipt(entry, stage.parts.state.observer, NOW)
+    approved = receipt(entry, stage.parts.current.observer, NOW)
     stage.store.commit([approved])
     outcomes = re.findall(r'seb_approvals_total{outcome="(\w+)"} (\S+)', text(stage))
     assert sorted(outcomes) == [
@@ -174,7 +174,7 @@ def test_pauses_jumps_and_downtimes_are_counted(stage: MonitoredBridge) -> None:
         stage.store.commit(
             [
                 bridge_records.started(
-                    stage.parts.state.observer,
+                    stage.parts.current.observer,
                     NOW,
                     sinks=[],
                     restarted=restarted,

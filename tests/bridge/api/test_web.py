@@ -120,7 +120,7 @@ def test_a_foreign_host_learns_nothing(stage: MonitoredBridge) -> None:
     for path in (*PATHS, "/nothing"):
         reply = stage.get(path, host="evil.example")
         assert reply.code == 421
-        assert stage.parts.state.observer.vm.vm_id.encode() not in reply.body
+        assert stage.parts.current.observer.vm.vm_id.encode() not in reply.body
 
 
 def test_the_page_may_run_its_own_script_and_nothing_else() -> None:

@@ -59,15 +59,15 @@ def test_nothing_is_current_from_an_answer_to_its_commit(bench: PollerBench) -> 
     not what IMDS says now. It is again after a document that is as before.
     """
     current: list[bool] = []
-    bench.store.subscribe(lambda _: current.append(bench.state.is_current()))
+    bench.store.subscribe(lambda _: current.append(bench.current.is_current()))
     bench.serve(body(entry()))
-    assert (current, bench.state.is_current()) == ([False], True)
+    assert (current, bench.current.is_current()) == ([False], True)
     bench.serve(body(started()))
-    assert (current, bench.state.is_current()) == ([False, False], True)
+    assert (current, bench.current.is_current()) == ([False, False], True)
     bench.fails(b"no document")
-    assert not bench.state.is_current()
+    assert not bench.current.is_current()
     assert bench.serve(body(started())) == []
-    assert bench.state.is_current()
+    assert bench.current.is_current()
 
 
 def test_an_idle_poll_does_nothing(bench: PollerBench, caplog: pytest.LogCaptureFixture) -> None:
@@ -86,9 +86,11 @@ def test_an_idle_poll_does_nothing(bench: PollerBench, caplog: pytest.LogCapture
 def test_who_gets_a_record_finds_its_event_pending(bench: PollerBench) -> None:
     """A sink gets a record only once its event is among the pending ones."""
     seen: list[list[str]] = []
-    bench.store.subscribe(lambda _: seen.append([e.event.event_id for e in bench.state.pending()]))
+    bench.store.subscribe(
+        lambda _: seen.append([e.event.event_id for e in bench.current.pending()])
+    )
     bench.serve(body(entry()))
-    (pending,) = bench.state.pending()
+    (pending,) = bench.current.pending()
     bench.serve(body())
     assert seen == [[pending.event.event_id], []]
 
@@ -156,7 +158,7 @@ def test_trouble_is_logged_once_and_its_end_once(
     bench.serve(body())
     for error in (DOWN, DOWN, b"<html>", b"<html>"):
         bench.fails(error)
-        assert bench.state.store_trouble is None
+        assert bench.current.store_trouble is None
     bench.serve(body())
     logged = [(getattr(each, "action", ""), getattr(each, "reason", "")) for each in caplog.records]
     assert logged == [("imds_trouble", "refused"), ("imds_trouble", "malformed"), ("imds_ok", "")]
@@ -278,7 +280,7 @@ def test_a_pause_is_measured_for_the_events_that_are_pending(bench: PollerBench)
     same.
     """
     bench.serve(body(entry()))
-    bench.state.gaps.note_standstill(4.25)
+    bench.current.gaps.note_standstill(4.25)
     bench.serve(body(entry()), after=5.25)
     bench.restart()
     (ended,) = bench.serve(body(), after=3.0)
@@ -319,7 +321,7 @@ def test_a_night_of_sleep_is_a_long_gap(bench: PollerBench) -> None:
     """
     bench.serve(body(entry(not_before="Tue, 03 Mar 2026 10:00:00 GMT")))
     bench.clock.suspend(8 * 3600)
-    assert not bench.state.gaps.is_polling()
+    assert not bench.current.gaps.is_polling()
     gap, ended = bench.serve(body(), after=1.25)
     assert (gap.data["gap"]["seconds"], gap.data["gap"]["reason"]) == (28801.25, "pause")
     assert gap.data["gap"]["from"] == "2026-03-02T10:00:01.000Z"
@@ -334,12 +336,12 @@ def test_urgent_is_what_is_near_and_names_this_vm(bench: PollerBench) -> None:
     ended.
     """
     bench.serve(body(entry(resources=["web_4"])))
-    answers = [bench.state.urgent(3600.0)]
+    answers = [bench.current.urgent(3600.0)]
     for document in (body(entry()), body(started()), body()):
         bench.serve(document)
         answers += [
-            bench.state.urgent(120.0),
-            bench.state.urgent(3600.0),
+            bench.current.urgent(120.0),
+            bench.current.urgent(3600.0),
         ]
     assert answers == [False, False, True, True, True, False, False]
 
@@ -348,11 +350,11 @@ def test_what_is_near_stays_near_when_the_clock_is_set_back(bench: PollerBench) 
     """An event that is near stays urgent whatever the clock is set to."""
     bench.serve(body(entry()))
     bench.clock.jump(-3600.0)
-    assert not bench.state.urgent(120.0)
+    assert not bench.current.urgent(120.0)
     bench.clock.advance(780.0)
-    assert bench.state.urgent(120.0)
-    assert bench.state.time_of_key(EVENT_ID.casefold()) == bench.clock.now() + timedelta(hours=1)
-    assert bench.state.time_of_key("another") is None
+    assert bench.current.urgent(120.0)
+    assert bench.current.time_of_key(EVENT_ID.casefold()) == bench.clock.now() + timedelta(hours=1)
+    assert bench.current.time_of_key("another") is None
 
 
 @pytest.mark.parametrize(
@@ -398,7 +400,7 @@ def test_a_recommendation_is_news_and_no_more(bench: PollerBench) -> None:
     assert record.type == EVENT_SCHEDULED
     assert record.data["event"]["eventStatus"] == "Advisory"
     assert record.data["impact"] == "none"
-    assert not bench.state.urgent(3600.0)
+    assert not bench.current.urgent(3600.0)
     assert summary(bench.serve(body())) == [("event.ended", "Unknown")]
 
 
@@ -457,7 +459,7 @@ class TestScopeSelf:
         (ended,) = bench.serve(body(entry(resources=["web_4"])))
         assert (ended.data["event"]["eventStatus"], ended.data["revision"]) == ("Unknown", 2)
         assert ended.data["observation"]["goesOnWithoutThisVm"]
-        assert bench.state.pending() == []
+        assert bench.current.pending() == []
         bench.scope_self = False
         bench.restart()
         (back,) = bench.serve(body(entry(resources=["web_4"])))
@@ -485,7 +487,7 @@ def test_what_is_remembered_of_ended_events_stays_small(
         bench.serve(body(entry(event_id=f"EVENT-{number}")))
     bench.serve(body())
     on_disk = {key for (key,) in bench.store.read("SELECT key FROM events")}
-    assert set(bench.state.events) == on_disk
+    assert set(bench.current.events) == on_disk
     assert on_disk == {f"event-{number}" for number in range(20, 30)}
 
 

@@ -12,7 +12,7 @@ def test_a_new_identity_reaches_every_reader(stage: MonitoredBridge) -> None:
     """After a VM was resized, records, status and sinks have its new size at once."""
     stage.begin()
     resized = replace(VM, vm_size="Standard_D64s_v5")
-    stage.parts.state.set_identity(resized)
+    stage.parts.current.set_identity(resized)
     stage.poll(body(entry()))
     assert stage.parts.dispatcher.sink("file").context.vm == resized
     assert stage.status.snapshot()["vm"]["vmSize"] == "Standard_D64s_v5"
@@ -26,7 +26,7 @@ def test_a_new_name_counts_from_the_next_poll_on(stage: MonitoredBridge) -> None
     stage.begin()
     document = body(entry(resources=(VM.name,)))
     stage.poll(document)
-    state = stage.parts.state
+    state = stage.parts.current
     assert state.is_current()
     state.set_identity(replace(VM, name="another"))
     assert not state.is_current()

@@ -189,7 +189,7 @@ class PreparingBench:
         clock = self._clock
         self._store, _ = open_store(self._directory, clock.now())
         scope_self = self.random.random() < 0.2
-        self._state, self._poller = state_and_poller(
+        self._current, self._poller = state_and_poller(
             self._store, self._imds, clock, scope_self=scope_self
         )
         self._outbox = Outbox(self._store)
@@ -209,7 +209,7 @@ class PreparingBench:
             acknowledged=lambda *_: True,
         )
         approvals = Approvals(
-            self._state,
+            self._current,
             approval_store,
             self._imds,  # type: ignore[arg-type]  # it answers as a client does
             clock,
@@ -222,12 +222,12 @@ class PreparingBench:
 
     def _prepare_with(self, kind: str) -> Preparations:
         spec = PreparingSpec(sink=NAME, kind=kind, lead=120.0)
-        preparations = Preparations(spec, self._store, self._state, self._clock)
+        preparations = Preparations(spec, self._store, self._current, self._clock)
         self._sink = PreparingSink(self._machines[kind], preparations)
         recipient = Recipient(kind=kind, prepares=True, accepts=self._sink.accepts)
         self._outbox.register({NAME: recipient})
         preparations.adopt(self._outbox)
-        self._state.preparation = preparations.state_of
+        self._current.preparation = preparations.state_of
         return preparations
 
     def _deliver_to(self, kind: str) -> None:
@@ -303,7 +303,7 @@ class PreparingBench:
 
     def _ask(self) -> None:
         """A person on the VM asks for something."""
-        for event in list(self._state.events):
+        for event in list(self._current.events):
             act = self.pick(["approve", "prepare", None])
             try:
                 if act is not None:
@@ -359,7 +359,7 @@ class PreparingBench:
         for the event, or by an earlier one since which each run ended with 0.
         """
         self.posts += 1
-        tracked = self._state.events[event_id.casefold()]
+        tracked = self._current.events[event_id.casefold()]
         if self._setup is not None and self._setup[1] and tracked.affects_this_vm:
             machine = self._machines[self._setup[0]]
             prepared = {machine.away.get(event_id), *machine.prepared.get(event_id, ())}

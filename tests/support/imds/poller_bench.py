@@ -30,7 +30,7 @@ def state_and_poller(
     committing: object = None,
 ) -> tuple[CurrentState, Poller]:
     """The state and the poller of a run on this store; `committing` stands in for it there."""
-    state = CurrentState.after(
+    current = CurrentState.after(
         store.last_seen(),
         Observer(
             vm=VM, node=None, bridge=BridgeRun(version="1.2.3", instance_id="run-1", site="default")
@@ -43,13 +43,13 @@ def state_and_poller(
     poller = Poller(
         imds,  # type: ignore[arg-type]  # it answers as a client does
         committing or store,  # type: ignore[arg-type]  # it answers as the store does
-        state,
+        current,
         clock,
         scope_self=scope_self,
         approved=lambda: approved_revisions(store),
         boot_id=boot_id,
     )
-    return state, poller
+    return current, poller
 
 
 class PollerBench:
@@ -82,9 +82,9 @@ class PollerBench:
         """A poll so many seconds later that goes wrong, and leaves everything as it was."""
         self.imds.said = error
         self.clock.advance(after)
-        before = (self.store.head, dict(self.state.events))
+        before = (self.store.head, dict(self.current.events))
         assert not self.poller.run()
-        assert before == (self.store.head, dict(self.state.events))
+        assert before == (self.store.head, dict(self.current.events))
 
     def records(self) -> list[Record]:
         """Every record in the store."""
@@ -97,7 +97,7 @@ class PollerBench:
     def begin(self) -> None:
         """A run on the store of the directory."""
         self.store, _ = open_store(self.directory, self.clock.now())
-        self.state, self.poller = state_and_poller(
+        self.current, self.poller = state_and_poller(
             self.store, self.imds, self.clock, scope_self=self.scope_self, boot_id=self.boot_id
         )
 

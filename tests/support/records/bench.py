@@ -202,7 +202,7 @@ class RecordBench:
         )
         assert reset is None or not self.lineage.newest, "a store is set aside without a reason"
         observer = observer_of(vm, f"run-{self._runs}")
-        self.state = CurrentState.after(
+        self.current = CurrentState.after(
             self.store.last_seen(),
             observer,
             self.clock,
@@ -215,7 +215,7 @@ class RecordBench:
             Committing(  # type: ignore[arg-type]  # it answers as the store does
                 self.store, lambda: self._happens("commit")
             ),
-            self.state,
+            self.current,
             self.clock,
             scope_self=self.scope_self,
             boot_id="boot-1",
@@ -265,7 +265,7 @@ class RecordBench:
         """The run ends; where it is killed, it tells nothing."""
         if in_order:
             self._commit(
-                bridge_records.stopped(self.state.observer, self.clock.now(), reason="stopped")
+                bridge_records.stopped(self.current.observer, self.clock.now(), reason="stopped")
             )
         self.store.close()
         self.clock.advance(1)
@@ -401,7 +401,7 @@ class RecordBench:
         """The bridge says that it is alive."""
         self._commit(
             bridge_records.heartbeat(
-                self.state.observer,
+                self.current.observer,
                 self.clock.now(),
                 interval=60,
                 polled_at=None,
@@ -465,7 +465,7 @@ class RecordBench:
         if how != "passes":
             pause = watch.tick().pause
             self._measured += pause
-            self.state.gaps.note_standstill(pause)
+            self.current.gaps.note_standstill(pause)
 
     def suspend(self, seconds: float) -> None:
         """The machine sleeps for so long."""

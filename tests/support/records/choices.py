@@ -111,7 +111,7 @@ class ChoosingBench:
 
     def _begin(self) -> None:
         self.store, _ = open_store(self._directory, self._clock.now())
-        self.state, self._poller = state_and_poller(self.store, self._imds, self._clock)
+        self.current, self._poller = state_and_poller(self.store, self._imds, self._clock)
         self.outbox = Outbox(self.store)
         sinks = [Quiet(OTHER, SinkSettings(kind=KINDS[0]), sample_context())]
         if self.choice is not None:
@@ -245,7 +245,9 @@ class ChoosingBench:
         self._take_all()
         if self.choice not in (ALL, OURS) or self.outbox.dead.count(NAME):
             return
-        pending = {each.event.event_id: each for each in self.state.events.values() if each.pending}
+        pending = {
+            each.event.event_id: each for each in self.current.events.values() if each.pending
+        }
         for event in EVENTS:
             known, tracked = self.views[self.kind].get(event), pending.get(event)
             if (known.sequence if known else 0) <= self._dropped.get(event.casefold(), -1):

@@ -88,7 +88,7 @@ class WorldVm:
             bridge=BridgeRun(version=_VERSION, instance_id=self._run_id, site="default"),
         )
         boot_id = f"boot-{self._boot}"
-        self._state = CurrentState.after(
+        self._current = CurrentState.after(
             self._store.last_seen(),
             self._observer,
             clock,
@@ -100,7 +100,7 @@ class WorldVm:
         self._poller = Poller(
             self.imds,  # type: ignore[arg-type]  # it answers as a client does
             store,
-            self._state,
+            self._current,
             clock,
             scope_self=False,
             approved=lambda: approved_revisions(store),
@@ -117,7 +117,7 @@ class WorldVm:
             acknowledged=lambda *_: True,
         )
         approvals = Approvals(
-            self._state,
+            self._current,
             approval_store,
             self.imds,  # type: ignore[arg-type]  # it answers as a client does
             clock,
@@ -149,9 +149,9 @@ class WorldVm:
             self._outbox.register({"console": console})
             return None
         spec = PreparingSpec(sink="drain", kind="program", lead=120.0)
-        preparations = Preparations(spec, self._store, self._state, self._clock)
-        self._state.preparation = preparations.state_of
-        self._state.prepares = True
+        preparations = Preparations(spec, self._store, self._current, self._clock)
+        self._current.preparation = preparations.state_of
+        self._current.prepares = True
         self._sink = PreparingSink(self.program, preparations)
         drain = Recipient(kind="program", prepares=True, accepts=self._sink.accepts)
         self._outbox.register({"drain": drain, "console": console})
@@ -274,8 +274,8 @@ class WorldVm:
             self._observer,
             self._clock.now(),
             interval=HEARTBEAT_SECONDS,
-            polled_at=self._state.gaps.polled_at,
-            pending=len(self._state.pending()),
+            polled_at=self._current.gaps.polled_at,
+            pending=len(self._current.pending()),
             last_sequence=self._store.last_record_sequence,
             prepares=self.prepares,
         )
@@ -301,8 +301,8 @@ class WorldVm:
         self._publish_state()
 
     def _publish_state(self) -> None:
-        pending = tuple(self._state.pending())
-        is_known = bool(pending) or self._state.gaps.has_polled()
+        pending = tuple(self._current.pending())
+        is_known = bool(pending) or self._current.gaps.has_polled()
         if self.line.is_pull or not is_known or pending == self._shown:
             return
         self._shown = pending
@@ -339,8 +339,8 @@ class WorldVm:
             now=self._clock.now,
             version=_VERSION,
             instance_id=self._run_id,
-            pending=self._state.pending,
-            has_polled=self._state.gaps.has_polled,
+            pending=self._current.pending,
+            has_polled=self._current.gaps.has_polled,
             prepares=self.prepares,
         )
 
