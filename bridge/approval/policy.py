@@ -30,8 +30,8 @@ def covers(rule: Rule, other: Rule) -> bool:
 
 def sentence(rule: Rule) -> str:
     """Return the effect of a rule as a sentence, as `seb check` shows it."""
-    text = f"rule {rule.name} {'approves' if rule.max_resources else 'refuses'} {rule.words} "
-    text += f"{'that' if rule.max_duration is None else 'and'} {_reach(rule)}"
+    text = f"rule {rule.name} {'approves' if rule.max_resources else 'refuses'} {rule.subject} "
+    text += f"that {' and '.join([*rule.clauses, _reach(rule)])}"
     if not rule.max_resources:
         return text
     if rule.after:
@@ -100,8 +100,8 @@ def decide(
     """Return the decision of the first rule that matches a pending event; None without
     such a rule.
 
-    If a word is missing that a rule selects events by, and the rule would refuse the event or wait,
-    it waits: no later rule approves what the owner may have excluded.
+    If the event lacks a word that a rule selects events by, a rule that would refuse waits instead:
+    no later rule approves what the owner may have excluded.
     """
     if not tracked.pending or tracked.event.event_status != "Scheduled":
         return None

@@ -68,8 +68,8 @@ class EventMatch(Section):
         )
 
     def unknown(self, event: MatchableEvent) -> list[str]:
-        """Return which of Azure's words the event lacks, or has blank, although it is selected by
-        them, by the names of the keys; empty if the event would not be selected whatever they were.
+        """Return the keys whose word the event lacks, or has blank, if the event matches otherwise;
+        empty if it does not.
         """
         missing = [
             key for key in WORD_KEYS if getattr(self, key) and not _plain(getattr(event, key))
@@ -85,14 +85,24 @@ class EventMatch(Section):
         )
 
     @property
-    def words(self) -> str:
-        """Return a phrase that says which events are selected."""
+    def subject(self) -> str:
+        """Return the events that are selected, as the subject of a sentence."""
         text = f"every {' or '.join(self.event_type)} event" if self.event_type else "every event"
         if self.event_source:
             text += f" of source {' or '.join(self.event_source)}"
-        if self.max_duration is not None:
-            text += f" that is to last at most {self.max_duration:g} s"
         return text
+
+    @property
+    def clauses(self) -> list[str]:
+        """Return what else is true of these events, each in words that can follow "that"."""
+        if self.max_duration is None:
+            return []
+        return [f"is to last at most {self.max_duration:g} s"]
+
+    @property
+    def words(self) -> str:
+        """Return a phrase that says which events are selected."""
+        return f"{self.subject} that {' and '.join(self.clauses)}" if self.clauses else self.subject
 
 
 def _listed(word: str | None, words: Sequence[str]) -> bool:

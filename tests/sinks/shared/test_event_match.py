@@ -6,7 +6,7 @@ import pytest
 from support.console.reported_event import reported
 from support.rules import EVENT_MATCH
 
-from sinks.shared.event_match import WORD_KEYS, EventMatch
+from sinks.shared.event_match import WORD_KEYS, EventMatch, MatchableEvent
 from wire.event import AZURE_WORDS
 
 
@@ -20,8 +20,9 @@ def test_a_word_that_the_event_lacks_is_named(key: str) -> None:
 
 
 def test_each_key_that_lists_words_is_known() -> None:
-    """The keys with lists in the examples are those that the class compares as words, and Azure's
-    words are known for each.
+    """The keys with lists in the examples are those that the class compares as words; Azure's words
+    are known for each, and each is a field of whatever is compared.
     """
     assert [key for key, value in EVENT_MATCH.items() if type(value) is list] == list(WORD_KEYS)
     assert set(AZURE_WORDS) == set(WORD_KEYS)
+    assert [key for key in WORD_KEYS if not hasattr(MatchableEvent, key)] == []
