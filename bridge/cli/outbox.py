@@ -60,15 +60,15 @@ def _fields(sink: Mapping[str, Any]) -> dict[str, Any]:
     return {**shown, "oldest": sink["oldestPendingAt"], "dead": sink["dead"]}
 
 
-@command.command("retry", short_help="Have dead records of SINK tried again, and SINK now.")
+@command.command("retry", short_help="Retry dead records of SINK, and connect to SINK at once.")
 @click.argument("sink")
 @click.argument("sequences", metavar="[SEQUENCE]...", nargs=-1, type=int)
 @common.set_option
 def retry(*, sink: str, sequences: tuple[int, ...], overrides: tuple[str, ...]) -> None:
-    """Have dead records of SINK tried again, all or those named.
+    """Retry dead records of SINK, all or those named.
 
-    If the bridge runs, the sink is tried at once, also if it is paused. Exit code 1: none of the
-    records named is dead.
+    If the bridge runs, it connects to the sink at once, also if the sink is paused. Exit
+    code 1: none of the records named is dead.
     """
     answer = _ask(
         {"ask": "outbox.retry", "sink": sink, "sequences": list(sequences) or None}, overrides

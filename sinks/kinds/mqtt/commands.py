@@ -123,8 +123,8 @@ class CommandChannel:
         )
 
     def _settle(self, settled: _Unsettled) -> None:
-        """Acknowledge a command. One that was handed in twice is settled twice: by then, its number
-        may be that of another command.
+        """Acknowledge a command. One that was handed in twice is settled twice; the second time is
+        ignored, because the number may belong to another command by then.
         """
         with self._lock:
             is_new = self._unsettled.get(settled.mid) is settled
