@@ -77,7 +77,7 @@ class Metrics:
         if trouble is not None:
             self._errors.labels(trouble if trouble in _REASONS else "other").inc()
 
-    def committed(self, records: Sequence[Record]) -> None:
+    def note_committed(self, records: Sequence[Record]) -> None:
         """Count records that were committed."""
         for record in records:
             self._records.labels(record.type, TRANSITIONS.get(record.type, "")).inc()

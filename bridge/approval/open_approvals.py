@@ -206,10 +206,10 @@ class OpenApprovals:
             return False
         except ImdsError as raised:
             error = raised
-        self._answered(opened, error)
+        self._note_answer(opened, error)
         return True
 
-    def _answered(self, opened: OpenApproval, error: ImdsError | None) -> None:
+    def _note_answer(self, opened: OpenApproval, error: ImdsError | None) -> None:
         answer = answer_of(error, refused_before=opened.was_refused)
         step = next_step(opened.stage, answer)
         opened.was_refused = opened.was_refused or answer is Condition.REFUSED

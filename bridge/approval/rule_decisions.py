@@ -107,11 +107,11 @@ class RuleDecisions:
             self._rules,
             tracked,
             vm_name=self._vm_name(),
-            now=tracked.first_seen + timedelta(seconds=self._waited(tracked)),
+            now=tracked.first_seen + timedelta(seconds=self._seconds_seen(tracked)),
             acknowledged=lambda sink: self._acknowledged(sink, tracked.event.key),
         )
 
-    def _waited(self, tracked: TrackedEvent) -> float:
+    def _seconds_seen(self, tracked: TrackedEvent) -> float:
         """Return for how many seconds the event has been seen, as this run or this boot measured
         it. The wall clock does not count: if it was wrong, it would let the next VM lead early. For
         an event from before the boot, the uptime is less than the event's age, never more.

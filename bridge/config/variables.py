@@ -21,7 +21,7 @@ _INJECTED: Final = re.compile(
     r"|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)|SEB_PORT"
 )
 # What a program sink sets for its program, which may call `seb` itself.
-_TOLD_TO_PROGRAMS: Final = "SEB_EVENT_"
+_FOR_PROGRAMS: Final = "SEB_EVENT_"
 # What the console reads, on the machine that it shares with a bridge.
 _OF_THE_CONSOLE: Final = "SEB_CONSOLE_"
 # SEB_SINKS__OPS__URL, SEB_SINK_OPS_URL and similar names: difflib would suggest other names.
@@ -41,7 +41,7 @@ def refuse_unknown(variables: Mapping[str, str]) -> None:
         if not upper.startswith(PREFIX) or upper in known or _is_sink(upper):
             continue
         if (
-            upper.startswith((_TOLD_TO_PROGRAMS, _OF_THE_CONSOLE))
+            upper.startswith((_FOR_PROGRAMS, _OF_THE_CONSOLE))
             or _INJECTED.fullmatch(upper)
             or (upper.endswith("_PORT") and variables[name].startswith("tcp://"))
         ):

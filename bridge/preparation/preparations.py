@@ -119,7 +119,7 @@ class Preparations:
         """
         sink = self.spec.sink
         for each in self._open.all():
-            if self._has_passed(each) and outbox.acknowledged_before(sink, each.event):
+            if self._has_passed(each) and outbox.has_acknowledged_in_plain_role(sink, each.event):
                 self._open.take_step(each, PreparationCondition.RECOVERED)
         for event in outbox.events_known_before(sink):
             newest = self._open.newest_record(event)
@@ -157,8 +157,8 @@ class Preparations:
     # Called by the sink's thread
 
     def event_of(self, record: Record) -> Record | None:
-        """Return the record of the event for which `record` asks the sink to prepare; None if that
-        is not to be done any more. Raises `StoreError`.
+        """Return the record of the event for which `record` asks the sink to prepare; None if
+        that is no longer needed. Raises `StoreError`.
         """
         with self._lock:
             each = self._open.asked_by(record)

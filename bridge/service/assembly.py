@@ -243,7 +243,7 @@ def _acknowledged(
 
     def acknowledged(sink: str, event: str) -> bool:
         if sink != prepares:
-            return outbox.acknowledged(sink, event)
+            return outbox.has_acknowledged(sink, event)
         # This sink gets an event only once an approval waits for it, and the approval waits for it
         # anyway; of an event that does not name this VM it gets nothing.
         tracked = current.events.get(event)

@@ -35,7 +35,7 @@ class Monitoring:
             interval=settings.poll_interval,
             timeout=settings.imds.timeout,
             first_timeout=settings.imds.first_timeout,
-            on_beat=self._watchdog.fed,
+            on_beat=self._watchdog.feed,
         )
         self.status = Status(settings, clock, self.liveness)
         self._metrics: Metrics | None = None
@@ -66,8 +66,8 @@ class Monitoring:
         """Show the parts of the run, which exist now."""
         history = History(running.store)
         if self._metrics is not None:
-            running.store.subscribe(self._metrics.committed)
-        running.store.subscribe(history.committed)
+            running.store.subscribe(self._metrics.note_committed)
+        running.store.subscribe(history.note_committed)
         self.status.begin(running, history)
         self.liveness.beat(was_sent=False)
         self._watchdog.status("polling IMDS")
@@ -92,7 +92,7 @@ class Monitoring:
         """Note that the kernel had suspended the VM: if that was for a day, the next poll may take
         as long as the first one, and no poll has told the service manager.
         """
-        self._watchdog.fed(self.liveness.allowance)
+        self._watchdog.feed(self.liveness.allowance)
 
     def note_clock_jump(self) -> None:
         """Note that the wall clock was set."""

@@ -34,7 +34,7 @@ class Watchdog:
             self._status = status
             self._watch(allowance, "READY=1", _status_line(status), seconds=NOTIFY_SECONDS)
 
-    def fed(self, allowance: float) -> None:
+    def feed(self, allowance: float) -> None:
         """Report that a poll has ended, with any result; the next ends within `allowance` seconds.
         A manager that does not respond delays no poll: the next one feeds again.
         """

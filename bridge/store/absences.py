@@ -181,8 +181,8 @@ def _carry_over_ends(
     """
     former = role_of(kind, prepares=not prepares)
     now = role_of(kind, prepares=prepares)
-    told = "acknowledged" if prepares else "preparations"
-    events = f"FROM ends_owed JOIN {told} USING (sink, role, event) WHERE sink = ?1 AND role = ?2"
+    table = "acknowledged" if prepares else "preparations"
+    events = f"FROM ends_owed JOIN {table} USING (sink, role, event) WHERE sink = ?1 AND role = ?2"
     for change in (
         "INSERT OR IGNORE INTO acknowledged (event, sink, role, sequence) SELECT event, ?1, ?3, 0",
         "INSERT OR IGNORE INTO ends_owed (sink, role, event) SELECT ?1, ?3, event",

@@ -75,7 +75,7 @@ class History:
         """Whether no more records will come."""
         return self._closed
 
-    def committed(self, _records: Sequence[Record]) -> None:
+    def note_committed(self, _records: Sequence[Record]) -> None:
         """Wake the readers that wait: there are new records."""
         with self._changed:
             self._changed.notify_all()

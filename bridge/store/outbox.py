@@ -192,14 +192,14 @@ class Outbox:
         times = [time for sequence, time in rows if self._wants(sink, sequence, EVENT_ENDED, 0)]
         return [(len(times), min(times))] if times else []
 
-    def acknowledged(self, sink: str, event: str) -> bool:
+    def has_acknowledged(self, sink: str, event: str) -> bool:
         """Check whether the sink has acknowledged (not skipped) an event's newest record."""
         recipient = self.recipients.get(sink)
         if recipient is None:
             return False
         return self._progress.has_acknowledged(sink, recipient.role, event)
 
-    def acknowledged_before(self, sink: str, event: str) -> bool:
+    def has_acknowledged_in_plain_role(self, sink: str, event: str) -> bool:
         """Check whether a sink that prepares has acknowledged an event's newest record in its plain
         role.
         """

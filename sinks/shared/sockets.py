@@ -87,7 +87,7 @@ class _Attempts:
         except BlockingIOError:
             pass  # it is under way
         except OSError as error:
-            self._failed(connection, error)
+            self._note_failed(connection, error)
 
     def first(self, *, until: float) -> socket.socket | None:
         """Return the first that is connected; None at the monotonic time `until`, or once all have
@@ -103,7 +103,7 @@ class _Attempts:
                     self.pending.remove(connection)
                     found: socket.socket = connection
                     return found
-                self._failed(connection, OSError(code, os.strerror(code)))
+                self._note_failed(connection, OSError(code, os.strerror(code)))
             if not ready and time.monotonic() >= until:
                 return None
         return None
@@ -114,7 +114,7 @@ class _Attempts:
             connection.close()
         self._selector.close()
 
-    def _failed(self, connection: socket.socket, error: OSError) -> None:
+    def _note_failed(self, connection: socket.socket, error: OSError) -> None:
         self.error = error
         self._selector.unregister(connection)
         self.pending.remove(connection)

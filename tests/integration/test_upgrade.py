@@ -85,7 +85,7 @@ def test_everything_is_still_known(tmp_path: Path) -> None:
             "webhook": 0,
         }
         # Nobody knows how the cursor of `file` came to be past the event's record.
-        assert not outbox.acknowledged("file", EVENT)
+        assert not outbox.has_acknowledged("file", EVENT)
         assert [(each.sink, each.sequence) for each in outbox.dead.shown()] == [("drain", 2)]
         assert store.read("SELECT actor, state FROM approvals") == [("local:ops", "confirmed")]
         assert store.read("PRAGMA user_version") == [(SCHEMA_VERSION,)]
@@ -223,7 +223,7 @@ def test_a_store_of_0_2_0_opens_with_everything_in_it(tmp_path: Path) -> None:
         }
         outbox = Outbox(store)
         outbox.register({name: Recipient(kind="test") for name in ("drain", "ops")})
-        assert outbox.acknowledged("drain", EVENT_ID.casefold())
+        assert outbox.has_acknowledged("drain", EVENT_ID.casefold())
         assert [(each.sink, each.sequence) for each in outbox.dead.shown()] == [("ops", 1)]
         assert [each.person_reason for each in ApprovalStore(store, NOW).unfinished()] == ["CHG-1"]
         assert store.last_revisions([EVENT_ID.casefold()]) == {}

@@ -315,10 +315,10 @@ class TestOutbox:
 
     def test_what_waits_is_not_acknowledged(self, outbox: Outbox) -> None:
         """A record is acknowledged once its own sink has delivered it."""
-        assert not outbox.acknowledged("drain", "e-1")
+        assert not outbox.has_acknowledged("drain", "e-1")
         self.deliver(outbox)
-        assert outbox.acknowledged("drain", "e-1")
-        assert not outbox.acknowledged("ops", "e-1")
+        assert outbox.has_acknowledged("drain", "e-1")
+        assert not outbox.has_acknowledged("ops", "e-1")
 
     def test_only_the_newest_record_counts(self, store: Store, outbox: Outbox) -> None:
         """An acknowledgement of an older record does not count, also if that was dead and is
@@ -327,21 +327,21 @@ class TestOutbox:
         outbox.mark_dead("drain", self.record.sequence, reason="no", attempts=5, now=NOW)
         store.commit([draft(2, event_id="E-1")])
         self.deliver(outbox)
-        assert outbox.acknowledged("drain", "e-1")
+        assert outbox.has_acknowledged("drain", "e-1")
         assert outbox.retry("drain", None) == 1
         self.deliver(outbox)
-        assert outbox.acknowledged("drain", "e-1")
+        assert outbox.has_acknowledged("drain", "e-1")
         store.commit([draft(3, event_id="E-1")])
-        assert not outbox.acknowledged("drain", "e-1")
+        assert not outbox.has_acknowledged("drain", "e-1")
 
     def test_what_is_dead_is_not_acknowledged(self, outbox: Outbox) -> None:
         """A dead record is not acknowledged until a retry succeeds."""
         outbox.mark_dead("drain", self.record.sequence, reason="no", attempts=5, now=NOW)
-        assert not outbox.acknowledged("drain", "e-1")
+        assert not outbox.has_acknowledged("drain", "e-1")
         assert outbox.retry("drain", None) == 1
-        assert not outbox.acknowledged("drain", "e-1")
+        assert not outbox.has_acknowledged("drain", "e-1")
         self.deliver(outbox)
-        assert outbox.acknowledged("drain", "e-1")
+        assert outbox.has_acknowledged("drain", "e-1")
 
     @pytest.mark.parametrize("how", ["a filter", "a drop", "another kind", "another event or sink"])
     def test_what_is_no_acknowledgement(self, outbox: Outbox, how: str) -> None:
@@ -357,28 +357,28 @@ class TestOutbox:
         if how == "another kind":
             outbox.register(DRAIN | {"drain": Recipient(kind="webhook")})
         if how == "another event or sink":
-            assert not outbox.acknowledged("drain", "e-2")
-            assert not outbox.acknowledged("nobody", "e-1")
+            assert not outbox.has_acknowledged("drain", "e-2")
+            assert not outbox.has_acknowledged("nobody", "e-1")
             return
-        assert not outbox.acknowledged("drain", "e-1")
+        assert not outbox.has_acknowledged("drain", "e-1")
         if how == "a filter":
             outbox.register(DRAIN)
-            assert not outbox.acknowledged("drain", "e-1")
+            assert not outbox.has_acknowledged("drain", "e-1")
 
     def test_an_acknowledgement_outlives_a_restart(self, store: Store, outbox: Outbox) -> None:
         """An acknowledgement counts in the next run."""
         self.deliver(outbox)
         again = Outbox(store)
         again.register(DRAIN)
-        assert again.acknowledged("drain", "e-1")
+        assert again.has_acknowledged("drain", "e-1")
 
     def test_an_acknowledgement_outlives_a_full_disk(self, store: Store, outbox: Outbox) -> None:
         """An acknowledgement that could not be written counts once it can be."""
         store.read("PRAGMA query_only=ON")
         self.deliver(outbox)
-        assert not outbox.acknowledged("drain", "e-1")
+        assert not outbox.has_acknowledged("drain", "e-1")
         store.read("PRAGMA query_only=OFF")
-        assert outbox.acknowledged("drain", "e-1")
+        assert outbox.has_acknowledged("drain", "e-1")
 
     def test_there_is_one_for_an_event_and_a_sink(self, store: Store, outbox: Outbox) -> None:
         """Only the newest acknowledgement of each event and sink is stored."""

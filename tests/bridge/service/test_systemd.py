@@ -37,7 +37,7 @@ def test_polls_that_are_quick_keep_the_units_own_limit(manager: Manager) -> None
     """With quick polls the unit's own limit is sent once, and not with each poll."""
     watchdog = Watchdog(manager, limit=60.0)
     for _ in range(3):
-        watchdog.fed(6.0)
+        watchdog.feed(6.0)
     assert manager.told == ["WATCHDOG=1\nWATCHDOG_USEC=60000000", "WATCHDOG=1", "WATCHDOG=1"]
 
 
@@ -47,9 +47,9 @@ def test_a_long_first_answer_widens_the_limit_until_it_came(manager: Manager) ->
     """
     watchdog = Watchdog(manager, limit=60.0)
     watchdog.ready("waiting for IMDS", allowance=131.0)
-    watchdog.fed(131.0)
-    watchdog.fed(6.0)
-    watchdog.fed(6.0)
+    watchdog.feed(131.0)
+    watchdog.feed(6.0)
+    watchdog.feed(6.0)
     wide, narrow = int((131.0 + MARGIN_SECONDS) * 1_000_000), 60_000_000
     assert [told.split("\n")[-1] for told in manager.told] == [
         f"WATCHDOG_USEC={wide}",
@@ -63,7 +63,7 @@ def test_a_vm_that_stands_still_is_no_hang(manager: Manager) -> None:
     """The limit leaves room for the pause of a live migration, also if the allowance is just below
     it.
     """
-    Watchdog(manager, limit=60.0).fed(45.0)
+    Watchdog(manager, limit=60.0).feed(45.0)
     assert manager.told == ["WATCHDOG=1\nWATCHDOG_USEC=75000000"]
 
 
@@ -83,7 +83,7 @@ def test_without_a_watchdog_a_poll_sends_nothing(manager: Manager) -> None:
     """Without a watchdog in the unit no limit is sent, because WATCHDOG_USEC would turn one on."""
     watchdog = Watchdog(manager, limit=None)
     watchdog.ready("up", allowance=131.0)
-    watchdog.fed(131.0)
+    watchdog.feed(131.0)
     watchdog.stopping()
     assert manager.told == ["READY=1\nSTATUS=up", "STOPPING=1"]
 
@@ -107,10 +107,10 @@ def test_a_poll_does_not_wait_for_a_manager_that_stands_still(manager: Manager) 
     watchdog.ready("up", allowance=131.0)
     assert manager.waited > 0
     manager.stands_still = True
-    watchdog.fed(6.0)
+    watchdog.feed(6.0)
     assert manager.waited == 0
     manager.stands_still = False
-    watchdog.fed(6.0)
+    watchdog.feed(6.0)
     assert manager.told[1:] == ["WATCHDOG=1\nWATCHDOG_USEC=60000000"]
     watchdog.stopping()
     assert manager.waited > 0

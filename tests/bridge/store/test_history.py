@@ -55,7 +55,7 @@ def test_a_damaged_record_is_not_shown(store: Store) -> None:
 def test_a_waiting_reader_is_woken(store: Store, *, commits: bool) -> None:
     """A commit wakes a waiting reader at once, and so does the end, without a record."""
     history = History(store)
-    store.subscribe(history.committed)
+    store.subscribe(history.note_committed)
     woken = list[bool]()
     waiting = threading.Thread(target=lambda: woken.append(history.wait(0, 60.0)))
     waiting.start()

@@ -328,20 +328,20 @@ def test_what_an_older_record_may_undo_is_not_acknowledged(
     outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
     store.commit([draft(2, event_id="event-1")], events=[row])
     drain(outbox)
-    assert outbox.acknowledged("ops", "event-1")
+    assert outbox.has_acknowledged("ops", "event-1")
     outbox.retry("ops", None)
-    assert not outbox.acknowledged("ops", "event-1")
+    assert not outbox.has_acknowledged("ops", "event-1")
     batch = outbox.next("ops", 1)
     assert batch is not None
     outbox.move_past("ops", batch)
-    assert not outbox.acknowledged("ops", "event-1")
+    assert not outbox.has_acknowledged("ops", "event-1")
     if end == "delivered":
         drain(outbox)
     else:
         outbox.mark_dead("ops", 2, reason="no", attempts=1, now=NOW, again=True)
     if end == "dropped":
         outbox.dead.drop("ops", None)
-    assert outbox.acknowledged("ops", "event-1") is (end == "delivered")
+    assert outbox.has_acknowledged("ops", "event-1") is (end == "delivered")
 
 
 def test_a_catch_up_record_does_not_come_behind_a_newer_one_that_is_tried_again(
@@ -359,7 +359,7 @@ def test_a_catch_up_record_does_not_come_behind_a_newer_one_that_is_tried_again(
     choose(outbox, EVENTS, "now")
     outbox.retry("ops", None)
     assert sequences(drain(outbox)) == [3]
-    assert outbox.acknowledged("ops", "event-1")
+    assert outbox.has_acknowledged("ops", "event-1")
 
 
 def test_what_is_refused_again_holds_up_nothing_that_came_back(
@@ -514,7 +514,7 @@ def test_what_was_in_flight_at_a_retry_follows_too(store: Store, outbox: Outbox)
     assert outbox.retry("ops", None) == 1
     outbox.move_past("ops", in_flight)
     assert sequences(drain(outbox)) == [1, 2]
-    assert outbox.acknowledged("ops", "e-1")
+    assert outbox.has_acknowledged("ops", "e-1")
     assert outbox.next("ops", 1) is None
 
 
@@ -627,7 +627,7 @@ def test_a_record_that_follows_a_retried_one_is_not_dead(store: Store, outbox: O
     assert outbox.dead.drop("ops", None) == outbox.dead.drop("ops", [2]) == 0
     assert outbox.retry("ops", None) == 0
     assert sequences(drain(outbox)) == [2]
-    assert outbox.acknowledged("ops", "e-1")
+    assert outbox.has_acknowledged("ops", "e-1")
     assert outbox.backlog("ops").records == 0
 
 
@@ -754,7 +754,7 @@ def test_a_refusal_after_a_full_disk_forgets_no_acknowledgement(
     outbox.mark_dead("ops", 2, reason="no", attempts=1, now=NOW)
     after = Outbox(store)
     after.register(recipients("ops"))
-    assert after.acknowledged("ops", "e-1")
+    assert after.has_acknowledged("ops", "e-1")
 
 
 def test_a_retried_record_that_a_full_disk_forgot_is_not_delivered_later(

@@ -614,7 +614,7 @@ class ModelBench:
 
     def _asks_outbox(self, sink: str, event: str) -> bool:
         self.interrupt()
-        answer = self.outbox.acknowledged(sink, event)
+        answer = self.outbox.has_acknowledged(sink, event)
         self.interrupt()
         return answer
 
