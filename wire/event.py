@@ -303,8 +303,8 @@ class EventData(Observer):
         tuple[str, ...] | None,
         Field(
             list_of(TEXT, least=1),
-            "On updated: names of the fields that changed; only affectsThisVm if the VM has another "
-            "name",
+            "On updated: names of the fields that changed; only affectsThisVm if the VM has "
+            "another name",
             is_optional=True,
         ),
     ] = None
