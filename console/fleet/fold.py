@@ -105,6 +105,8 @@ class Fold:
         heard = self._keep_vm(heard, record.received_at)
         reported_at = heard.reported_at(record.time, record.received_at)
         self._preparations.begin_store(before=vm, vm=heard, record=record, at=reported_at)
+        if is_restored:
+            self._preparations.put_back_store(record, at=reported_at)
         limit = exceeded_limit(self._loaded, record)
         if limit is not None:
             self.changes.quarantined.append((limit, record))

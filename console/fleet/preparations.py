@@ -71,6 +71,21 @@ class PreparationFold:
             if vm_id == vm.vm_id and is_earlier and reported.content.state != RECOVERED:
                 self.keep(_as_recovered(reported, at) if is_made_again else _lost(reported, at))
 
+    def put_back_store(self, record: IncomingRecord, *, at: float) -> None:
+        """Change what a VM reported at this place of its stream or at later ones, before its store
+        was put back to an earlier copy, as this record shows: what it prepared after the copy was
+        made counts for no state of its event any more. `at`: the time that it reports.
+        """
+        for (_, vm_id), reported in list(self._loaded.preparations.items()):
+            is_undone = (
+                vm_id == record.vm.vm_id
+                and reported.stream == record.stream
+                and reported.sequence >= record.sequence
+                and reported.time < at
+            )
+            if is_undone and reported.content.state != RECOVERED:
+                self.keep(_lost(reported, reported.time))
+
     def keep(self, reported: ReportedPreparation, *, is_restored: bool = False) -> None:
         """Keep what a VM reports about its preparation. What it prepared for an ended event, or for
         one that no longer names it, does not count if the event comes back unchanged. That holds

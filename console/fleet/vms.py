@@ -24,6 +24,7 @@ _NOT_SHOWN: Final = (
     "sequence",
     "stream",
     "instance_id",
+    "earlier_instance_id",
     "lost_instance_id",
     "clock_behind",
     "change_number",
@@ -88,6 +89,7 @@ def with_record(
         bound_tags=vm.bound_tags,
         version=record.version,
         instance_id=record.instance_id,
+        earlier_instance_id=_earlier_run(vm, record.instance_id),
         stream=record.stream,
         sequence=record.sequence,
         record_time=record.time,
@@ -201,10 +203,12 @@ def with_status(vm: Vm | None, status: IncomingStatus) -> Vm:
         return vm
     vm = replace(vm, prepares=status.prepares)
     returned = vm.stopped_at is not None and status.instance_id != vm.instance_id
+    run = status.instance_id if vm.stopped_at is None or returned else vm.instance_id
     return replace(
         vm,
         version=status.version,
-        instance_id=status.instance_id if vm.stopped_at is None or returned else vm.instance_id,
+        instance_id=run,
+        earlier_instance_id=_earlier_run(vm, run),
         stopped_at=None if returned else vm.stopped_at,
         lost_at=None,
         lost_instance_id=None,
@@ -214,11 +218,21 @@ def with_status(vm: Vm | None, status: IncomingStatus) -> Vm:
 def _is_of_earlier_run(status: IncomingStatus, vm: Vm) -> bool:
     """Check whether the bridge's run of a status was over when it sent its newest record. A broker
     may bring such a status late: it kept it for a session, or was put back. A record whose time is
-    later than its arrival was made by a clock that was ahead: then its arrival is compared.
+    later than its arrival was made by a clock that was ahead: then its arrival is compared. A will
+    has no time: it is late if it is that of the run before.
     """
-    if status.heard_at is None or status.instance_id == vm.instance_id:
+    if status.instance_id == vm.instance_id:
+        return False
+    if status.is_lost:
+        return status.instance_id is not None and status.instance_id == vm.earlier_instance_id
+    if status.heard_at is None:
         return False
     return status.heard_at < min(vm.record_time, vm.heard_at)
+
+
+def _earlier_run(vm: Vm, instance_id: str | None) -> str | None:
+    """Return the run before this one, of a VM that is now in this run."""
+    return vm.earlier_instance_id if instance_id == vm.instance_id else vm.instance_id
 
 
 def with_state(vm: Vm | None, state: IncomingState) -> Vm:

@@ -122,11 +122,11 @@ def started_by_vm(facts: TurnFacts, *, unsure_at: float | None = None) -> dict[s
 
 def _is_gone(vm: VmFacts) -> bool:
     """Check whether a VM is not heard, or has begun to prepare."""
-    return not vm.is_heard_or_late or (not vm.has_no_program and is_preparing(vm) is not None)
+    return not vm.is_heard_or_late or is_preparing(vm) is not None
 
 
 def _reason(vm: VmFacts, started: Mapping[str, EventFacts], *, with_unsure: bool) -> Away | None:
-    preparing = None if vm.has_no_program else is_preparing(vm)
+    preparing = is_preparing(vm)
     if preparing is not None:
         newest = vm.preparation(preparing)
         since = vm.heard_at if newest is None else newest.at

@@ -80,11 +80,6 @@ class VmFacts:
         """Whether it has reported that it does not prepare."""
         return self.has_said and not self.prepares
 
-    @property
-    def has_no_program(self) -> bool:
-        """Whether it reports itself that it does not prepare: it has nothing to recover from."""
-        return self.is_heard_or_late and self.prepares_nothing
-
     def preparation(self, event_key: EventKey) -> VmPreparation | None:
         """Return what it last reported about its preparation for that event, or None."""
         found = [each for each in self.preparations if each.event_key == event_key]
@@ -110,7 +105,7 @@ class VmFacts:
     def has_recovered(self, event_key: EventKey) -> bool:
         """Check whether it has nothing to recover from: it has recovered, or never prepared."""
         last = self.preparation(event_key)
-        return last is None or last.state == "recovered" or self.has_no_program
+        return last is None or last.state == "recovered"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,11 +91,17 @@ def _may_leave(vm: VmFacts, turn: Turn, reading: Reading) -> bool:
     return waits_for_room(turn, event, reading)
 
 
-def _rest_of_groups(part: TurnVm, vm: VmFacts, reading: Reading) -> float:
+def longest_rest(turn: Turn, reading: Reading) -> float:
+    """Return the longest rest of the VMs of a turn that have not come back, in seconds."""
+    vms = reading.facts.vms
+    rests = (_rest_of_groups(part, vms.get(part.vm_id), reading) for part in turn.still_away)
+    return max(rests, default=0.0)
+
+
+def _rest_of_groups(part: TurnVm, vm: VmFacts | None, reading: Reading) -> float:
     """Return the longest rest of a VM's groups, in seconds: of those in which it took its turn, and
     of those of now, since the settings may name them in another way.
     """
     groups = reading.facts.groups
-    return max(
-        (groups[key].settings.rest for key in part.groups | vm.groups if key in groups), default=0.0
-    )
+    keys = part.groups if vm is None else part.groups | vm.groups
+    return max((groups[key].settings.rest for key in keys if key in groups), default=0.0)

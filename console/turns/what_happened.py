@@ -21,6 +21,7 @@ from console.turns.reasons import (
     why_not_by_groups,
     why_too_large,
 )
+from console.turns.returns import longest_rest
 from console.turns.transitions import Occurrence, TurnTrigger
 
 STUCK_SECONDS: Final = 3600.0
@@ -89,7 +90,9 @@ def _while_away(turn: Turn, reading: Reading) -> Occurrence | None:
     if not turn.still_away:
         return Occurrence(trigger=TurnTrigger.ALL_BACK)
     is_missing = any(part.ready_at is None for part in turn.still_away)
-    if is_missing and reading.now - turn.over_at >= STUCK_SECONDS:
+    # A VM whose bridge ends again and again before its rest is over never ends its rest.
+    allowed = STUCK_SECONDS + (0.0 if is_missing else longest_rest(turn, reading))
+    if reading.now - turn.over_at >= allowed:
         return Occurrence(trigger=TurnTrigger.HOUR_PASSED)
     return None
 

@@ -52,6 +52,8 @@ vm: Final = Table(
     Column("bound_tags", Text, nullable=False, server_default="{}"),
     Column("version", Text),
     Column("instance_id", Text),
+    # The run of its bridge before the present one.
+    Column("earlier_instance_id", Text),
     Column("stream", Text),
     Column("sequence", BigInteger, nullable=False),
     Column("record_time", Float(53), nullable=False),

@@ -71,6 +71,9 @@ class Vm:
     """The tags that an admin has given it."""
     version: str | None = None
     instance_id: str | None = None
+    """The run of its bridge."""
+    earlier_instance_id: str | None = None
+    """The run before that one, if it is known."""
     stream: str | None = None
     sequence: int = 0
     record_time: float = 0.0

@@ -239,6 +239,26 @@ def test_a_will_that_is_told_again_changes_nothing() -> None:
     assert known.vms[vm.vm_id].lost_at is None
 
 
+def test_a_will_of_an_earlier_run_that_comes_late_changes_nothing() -> None:
+    """The will of a run that another run has followed neither makes the VM lost nor takes its
+    command channel; that of a run of which only the will is known does.
+    """
+    known, vm = LoadedRows(), FakeVm()
+    fold_records(known, vm.started(now=NOW))
+    vm.session = "session-2"
+    fold_records(known, vm.started(now=NOW), at=AT + 10)
+    online = incoming_status(vm, "online", at=AT + 10, commands=True)
+    fold(known, [online])
+    first = FakeVm(session="session-1")
+    fold(known, [incoming_status(first, "offline", reason="lost", at=AT + 20)])
+    row = known.vms[vm.vm_id]
+    assert (row.lost_at, row.command_source, row.instance_id) == (None, "mqtt", "session-2")
+    third = FakeVm(session="session-3")
+    fold(known, [incoming_status(third, "offline", reason="lost", at=AT + 30)])
+    row = known.vms[vm.vm_id]
+    assert (row.lost_at, row.command_source) == (AT + 30, None)
+
+
 def test_a_status_counts_although_the_clock_was_ahead_in_the_run_before() -> None:
     """The status of a new run counts although the records of the run before had later times, since
     the clock was ahead then.

@@ -137,6 +137,30 @@ def test_a_vm_with_a_new_store_has_prepared_nothing(pair: EventOfTwo, *, is_late
     assert cluster.state(0) == "preparing"
 
 
+def test_a_vm_whose_store_was_put_back_is_asked_to_prepare_again(pair: EventOfTwo) -> None:
+    """What a VM had prepared does not count after its store was put back to a copy from before:
+    the event waits until it has prepared again.
+    """
+    cluster = pair.cluster
+    vm = cluster.vms[1]
+    for _ in range(3):
+        cluster.tell(vm.heartbeat(now=cluster.now, prepares=True))
+    copy = replace(vm, sequence=vm.sequence - 5, revisions={}, session="another")
+    pair.say(1, "prepared")
+    cluster.now += timedelta(seconds=30)
+    cluster.vms[1] = copy
+    cluster.tell(copy.started(now=cluster.now))
+    pair.tell("scheduled", numbers=(1,))
+    pair.say(0, "prepared")
+    cluster.hear()
+    assert cluster.step() == ["prepare db-1"]
+    pair.say(1, "preparing")
+    assert cluster.step() == []
+    pair.say(1, "prepared")
+    assert len(cluster.step()) == 1
+    assert cluster.state(0) == "approving"
+
+
 def damaged(cluster: TurnCluster, number: int) -> None:
     """Damage the store of a VM: its bridge begins a new one, and records that."""
     old = cluster.vms[number]

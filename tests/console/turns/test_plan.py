@@ -457,6 +457,19 @@ def test_a_turn_that_does_not_end_is_stuck_after_an_hour() -> None:
     assert done(back, later)[0].turns == {}
 
 
+def test_a_turn_whose_vm_begins_its_rest_again_and_again_is_stuck() -> None:
+    """A VM whose bridge ends and begins again before its rest is over does not rest for ever: an
+    hour and a rest after the event its turn is stuck.
+    """
+    rules = settings(rest=60)
+    reading, _ = done(situation((), (), [turn_of(A, "v1")], rules), NOW)
+    for run in range(1, 75):
+        now = NOW + run * 50
+        back = vm("v1", heard_at=now, instance_id=f"run-{run}")
+        reading, _ = done(replace(reading, vms={**reading.vms, "v1": back}), now)
+        assert reading.turns[A].state == ("away" if now < NOW + 3660 else "stuck")
+
+
 def test_a_turn_whose_vms_rest_is_not_stuck() -> None:
     """A turn whose VM rests is not stuck; one whose VM has gone silent during its rest is."""
     rules = settings(rest=7200)

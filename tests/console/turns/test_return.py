@@ -35,9 +35,11 @@ def test_a_vm_that_prepared_without_a_turn_is_away_until_it_has_recovered(
     assert cluster.step() == ["prepare db-1"]
 
 
-def test_a_vm_that_prepares_no_more_is_back_once_it_is_heard(cluster: TurnCluster) -> None:
-    """A VM that comes back with settings by which it prepares nothing is back once it is heard,
-    because it will report no recovery.
+def test_a_vm_that_prepares_no_more_is_away_until_a_person_ends_its_turn(
+    cluster: TurnCluster,
+) -> None:
+    """A VM that has prepared, and comes back with settings by which it prepares nothing, counts as
+    away: its program was not told the end. It will report no recovery, so a person ends the turn.
     """
     cluster.announce(0)
     cluster.announce(1)
@@ -50,7 +52,22 @@ def test_a_vm_that_prepares_no_more_is_back_once_it_is_heard(cluster: TurnCluste
     assert cluster.step() == []
     vm = cluster.vms[0]
     cluster.status(vm, vm.status(commands=True, prepares=False, time=rfc3339(cluster.now)))
+    assert cluster.step() == []
+    cluster.end_turn(0, force=True)
     assert cluster.step() == ["prepare db-1"]
+
+
+def test_a_vm_that_has_prepared_at_its_deadline_and_prepares_no_more_is_away(
+    cluster: TurnCluster,
+) -> None:
+    """A VM that has prepared without a turn, and restarts with settings by which it prepares
+    nothing, counts as away.
+    """
+    cluster.told_by([0], "scheduled")
+    cluster.says(0, "prepared")
+    cluster.hear_of([0], prepares=False)
+    cluster.announce(1)
+    assert "prepare db-1" not in cluster.step()
 
 
 def test_a_vm_that_prepares_is_away_before_its_first_heartbeat(cluster: TurnCluster) -> None:

@@ -118,7 +118,8 @@ def _change_vms() -> None:
     for name in ("prepares", "withheld"):
         op.add_column("vm", _flag(name))
     op.add_column("vm", sa.Column("bound_tags", sa.Text(), nullable=False, server_default="{}"))
-    op.add_column("vm", sa.Column("reported_as", sa.Text()))
+    for name in ("reported_as", "earlier_instance_id"):
+        op.add_column("vm", sa.Column(name, sa.Text()))
     op.add_column("vm", sa.Column("conflict_at", sa.Float(53)))
     op.create_index("vm_conflict", "vm", ["conflict_at"])
     for name in ("resource_id", "site", "tags"):
