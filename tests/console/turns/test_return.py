@@ -54,6 +54,9 @@ def test_a_vm_that_prepares_no_more_is_away_until_a_person_ends_its_turn(
     cluster.status(vm, vm.status(commands=True, prepares=False, time=rfc3339(cluster.now)))
     assert cluster.step() == []
     cluster.end_turn(0, force=True)
+    cluster.now += timedelta(minutes=12)  # its command to prepare is not valid any more
+    cluster.hear_only(cluster.vms[1:])
+    cluster.hear_of([0], prepares=False)
     assert cluster.step() == ["prepare db-1"]
 
 
