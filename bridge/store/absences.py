@@ -141,15 +141,12 @@ def note_ends_owed(connection: sqlite3.Connection, sink: str, role: str, cursor:
     sink that is removed or gets another role. Raises `sqlite3.Error`.
     """
     connection.execute(
-        "INSERT OR IGNORE INTO acknowledged (event, sink, role, sequence) "  # noqa: S608  # ours
+        "INSERT OR IGNORE INTO acknowledged (event, sink, role, sequence) "
         "SELECT event, ?2, ?1, 0 FROM records JOIN dead USING (sequence) "
-        "WHERE sink = ?2 AND event IS NOT NULL "
-        # The records after the cursor may have arrived, although that was not written, as on a
-        # full disk. Which of them the sink accepted is not known any more.
-        "UNION SELECT event, ?2, ?1, 0 FROM (SELECT event FROM records WHERE sequence > ?3 "
-        f"AND {NOT_MISSED_CONDITION} ORDER BY sequence LIMIT ?4) WHERE event IS NOT NULL",
-        (role, sink, cursor, MAX_UNCONFIRMED),
+        "WHERE sink = ?2 AND event IS NOT NULL",
+        (role, sink),
     )
+    _note_unconfirmed(connection, sink, role, cursor)
     connection.execute(
         "INSERT OR IGNORE INTO ends_owed (sink, role, event) "
         "SELECT ?1, ?2, key FROM events WHERE pending "
@@ -159,6 +156,19 @@ def note_ends_owed(connection: sqlite3.Connection, sink: str, role: str, cursor:
         "UNION SELECT ?1, ?2, event FROM (SELECT event FROM records WHERE sequence > ?3 "
         "ORDER BY sequence LIMIT ?4) WHERE event IS NOT NULL",
         (sink, role, cursor, MAX_UNCONFIRMED),
+    )
+
+
+def _note_unconfirmed(connection: sqlite3.Connection, sink: str, role: str, cursor: int) -> None:
+    """Note the events of which a sink may have got a record after its cursor, because its answer
+    was not heard or not written: the bridge was killed, or the disk was full. Which of these
+    records the sink accepted is not known any more. Raises `sqlite3.Error`.
+    """
+    connection.execute(
+        "INSERT OR IGNORE INTO acknowledged (event, sink, role, sequence) "  # noqa: S608  # ours
+        "SELECT event, ?2, ?1, 0 FROM (SELECT event FROM records WHERE sequence > ?3 "
+        f"AND {NOT_MISSED_CONDITION} ORDER BY sequence LIMIT ?4) WHERE event IS NOT NULL",
+        (role, sink, cursor, MAX_UNCONFIRMED),
     )
 
 
@@ -250,10 +260,11 @@ def _return_to_left_out(
     wants: Wants,
 ) -> None:
     """Give a sink that accepts other records than before those that it had left out: the newest
-    record of each event that is pending or that it has got. `wants` decides by sequence, type, and
-    whether the record concerns this VM. Raises `sqlite3.Error`.
+    record of each event that is pending or that it may have got. `wants` decides by sequence,
+    type, and whether the record concerns this VM. Raises `sqlite3.Error`.
     """
     cursor = _forget_passed(connection, sink)
+    _note_unconfirmed(connection, sink, role, cursor)
     # The sink may still have to get records that it had left out, and accepted later.
     ((hidden,),) = connection.execute("SELECT max(last) FROM absences WHERE sink = ?", (sink,))
     rows = connection.execute(

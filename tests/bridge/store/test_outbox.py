@@ -205,6 +205,7 @@ def test_unwanted_records_are_passed_over(store: Store, outbox: Outbox) -> None:
 
 EVENTS: Accepts = lambda kind, _: kind.startswith("seb.event.")  # noqa: E731
 NO_EVENTS: Accepts = lambda kind, _: not kind.startswith("seb.event.")  # noqa: E731
+OURS: Accepts = lambda kind, concerns: concerns is not False  # noqa: E731
 
 
 def choose(outbox: Outbox, accepts: Accepts, choice: str) -> None:
@@ -277,6 +278,27 @@ def test_a_sink_that_chooses_twice_gets_what_it_left_out_at_first(
     choose(outbox, lambda kind, concerns: kind == EVENT_UPDATED, "updates")
     choose(outbox, EVENTS, "now")
     assert sequences(drain(outbox)) == [3, 4]
+
+
+@pytest.mark.parametrize("meanwhile", [OURS, lambda kind, _: kind == EVENT_SCHEDULED])
+def test_a_sink_that_chooses_otherwise_gets_the_end_of_what_may_have_arrived(
+    store: Store, outbox: Outbox, meanwhile: Accepts
+) -> None:
+    """A sink gets the end of an event whose first record it may have got, though its answer was not
+    heard, and though it leaves out other VMs or other types from then on.
+    """
+    choose(outbox, EVENTS, "then")
+    others = {"event_id": "event-1", "resources": ("web_4",)}
+    started = draft(1, record_type=EVENT_STARTED, **others)
+    store.commit([started], events=[event_row("event-1")])
+    assert outbox.next("ops", 1) is not None  # it is sent, and no answer is heard
+    choose(outbox, meanwhile, "meanwhile")
+    ended = draft(2, record_type=EVENT_ENDED, **others)
+    store.commit([ended], events=[event_row("event-1", pending=False)])
+    got = drain(outbox)
+    commit_to_all(store, outbox)
+    choose(outbox, EVENTS, "now")
+    assert sequences(got + drain(outbox)) == [2]
 
 
 def test_a_sink_that_was_away_gets_the_end_of_what_it_left_out(
