@@ -44,7 +44,6 @@ CHOICES: list[Choice | None] = [
     None,
 ]
 """None: the sink is out of the settings."""
-EVENTS = ("E-1", "E-2")
 STATES: list[dict[str, object] | None] = [
     {},
     {},
@@ -68,6 +67,8 @@ class ChoosingBench:
         self.kind = KINDS[0]
         self.views: dict[str, dict[str, Record]] = {kind: {} for kind in KINDS}
         """For each kind, the record that its far end got last of each event."""
+        self._events = ["E-1", "E-2"]
+        """All events so far; the last two may come, change and end."""
         self._dropped: dict[str, int] = {}
         """Of an event of which a person has dropped a record, the newest sequence then: until the
         far end gets a later record, nobody knows what it believes, whatever its kind.
@@ -104,6 +105,7 @@ class ChoosingBench:
             *[self._reconfigure] * 2,
             *[self._restart_twice] * 2,
             *[self._come_and_go] * 3,
+            *[self._name_another] * 2,
             self._retry_between_runs,
             *[self._serve_other] * 2,
             *[self._serve_on_full_disk] * 2,
@@ -142,12 +144,17 @@ class ChoosingBench:
 
     def _come_and_go(self) -> None:
         """An event that is there ends; one that is not comes and goes."""
-        event = self._pick(list(EVENTS))
+        event = self._pick(self._events[-2:])
         if event not in self._said:
             self._said[event] = entry(event)
             self._poll()
         del self._said[event]
         self._poll()
+
+    def _name_another(self) -> None:
+        """The older one of the events that may come is over, and another one may come."""
+        if self._events[-2] not in self._said:
+            self._events.append(f"E-{len(self._events) + 1}")
 
     def _retry_between_runs(self) -> None:
         """A person has dead records tried again while no bridge runs, and changes the settings."""
@@ -175,7 +182,7 @@ class ChoosingBench:
         return None if not dead or self.random.random() < 0.5 else [self._pick(dead).sequence]
 
     def _say(self) -> None:
-        event, state = self._pick(list(EVENTS)), self._pick(STATES)
+        event, state = self._pick(self._events[-2:]), self._pick(STATES)
         self._said.pop(event, None)
         if state is not None:
             self._said[event] = entry(event, **state)
@@ -188,8 +195,8 @@ class ChoosingBench:
 
     def _serve(self, how: str, meanwhile: Callable[[], None] = lambda: None) -> bool:
         """The sink takes a batch, or the first record of it; all, and the bridge is killed before
-        it marks that; or it refuses the first one for good. Whether there was one. `meanwhile`
-        happens while the batch is on its way.
+        it marks that, and perhaps runs with other settings then; or it refuses the first one for
+        good. Whether there was one. `meanwhile` happens while the batch is on its way.
         """
         batch = None if self.choice is None else self.outbox.next(NAME, 3)
         if batch is None:
@@ -209,7 +216,9 @@ class ChoosingBench:
         for record in batch.records[:count]:
             if record.event_id is not None:
                 self.views[self.kind][record.event_id] = record
-        if how == "unmarked":
+        if how == "unmarked" and self.random.random() < 0.5:
+            self._reconfigure()
+        elif how == "unmarked":
             self._restart(self.choice, self.kind)
         else:
             self.outbox.move_past(NAME, batch, count)
@@ -248,7 +257,7 @@ class ChoosingBench:
         pending = {
             each.event.event_id: each for each in self.current.events.values() if each.pending
         }
-        for event in EVENTS:
+        for event in self._events:
             known, tracked = self.views[self.kind].get(event), pending.get(event)
             if (known.sequence if known else 0) <= self._dropped.get(event.casefold(), -1):
                 continue
@@ -260,7 +269,11 @@ class ChoosingBench:
                 assert known.data["revision"] == tracked.revision, f"{event} is not known as it is"
 
     def _names_us_no_more(self, known: Record | None) -> bool:
-        return self.choice == OURS and known is not None and known.affects_this_vm is False
+        """Check whether the record is the one by which an event stops naming this VM. An event that
+        never named it is over with its end, for a sink that got its beginning.
+        """
+        stops = known is not None and known.concerns_this_vm is True and not known.affects_this_vm
+        return self.choice == OURS and stops
 
     def _pick(self, among: list[Any]) -> Any:
         return among[self.random.randrange(len(among))]
