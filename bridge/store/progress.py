@@ -4,33 +4,39 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from bridge.store.database import Store, StoreError
 from wire.record import Record
 
+_OVERTAKEN: Final = (
+    "FROM dead JOIN records AS older USING (sequence) "
+    "JOIN acknowledged AS known ON known.event = older.event AND known.sink = dead.sink "
+    "WHERE dead.sink = ?1 AND dead.again AND known.sequence > dead.sequence"
+)
+"""The newest record of an event that a sink (parameter 1) has acknowledged (`known`), where an
+older one is tried again.
+"""
+_OF_EVENT: Final = " AND dead.sequence IN (SELECT sequence FROM records WHERE event = ?2)"
+"""Added to that: of one event (parameter 2). With `older.event = ?2`, SQLite would read all dead
+records of the sink.
+"""
 _NEWER_AGAIN: Final = (
     "INSERT OR IGNORE INTO dead (sink, sequence, time, reason, attempts, again) "
-    "SELECT DISTINCT ?1, newer.sequence, newer.time, '', 0, 2 "
-    "FROM dead JOIN records AS older ON older.sequence = dead.sequence "
-    "JOIN acknowledged ON acknowledged.event = older.event AND acknowledged.sink = ?1 "
-    "JOIN records AS newer ON newer.sequence = acknowledged.sequence "
-    "WHERE dead.sink = ?1 AND dead.again AND newer.sequence > older.sequence"
+    "SELECT ?1, sequence, time, '', 0, 2 FROM records WHERE sequence IN (SELECT known.sequence {})"
 )
-"""Newer records of an event that a sink (parameter 1) gets again after an older one. They are not
-dead: the sink has had them, perhaps as one of another kind.
+"""Newer records of an event that a sink gets again after an older one. They are not dead: the sink
+has had them, perhaps as one of another kind.
 """
-
 _UNDONE: Final = (
-    "UPDATE acknowledged SET sequence = 0 WHERE sink = ?1 AND EXISTS ("
-    "SELECT 1 FROM dead JOIN records AS older ON older.sequence = dead.sequence "
-    "WHERE dead.sink = ?1 AND dead.again AND older.event = acknowledged.event "
-    "AND older.sequence < acknowledged.sequence)"
+    "UPDATE acknowledged SET sequence = 0 "
+    "WHERE (event, sink, role) IN (SELECT known.event, known.sink, known.role {})"
 )
-"""An older record may undo what the sink (parameter 1) did at a newer one: that counts as
-acknowledged only once the sink has acknowledged it again."""
+"""An older record may undo what the sink did at a newer one: that counts as acknowledged only once
+the sink has acknowledged it again.
+"""
 
 
 class _Acknowledged(NamedTuple):
@@ -190,7 +196,8 @@ def _write(connection: sqlite3.Connection, noted: _Noted) -> None:
     for sink, cursor in noted.cursors.items():
         move_cursor(connection, sink, cursor)
     for sink in {each.sink for each in noted.acknowledged}:
-        let_newer_follow(connection, sink)
+        events = {each.event for each in noted.acknowledged if each.sink == sink}
+        let_newer_follow(connection, sink, events)
 
 
 def move_cursor(connection: sqlite3.Connection, sink: str, cursor: int) -> None:
@@ -200,11 +207,19 @@ def move_cursor(connection: sqlite3.Connection, sink: str, cursor: int) -> None:
     )
 
 
-def let_newer_follow(connection: sqlite3.Connection, sink: str) -> None:
+def let_newer_follow(
+    connection: sqlite3.Connection, sink: str, events: Iterable[str] | None = None
+) -> None:
     """Let the newest record that the sink has had of an event follow an older one that is tried
-    again, so that the older one is not the last that it gets. Raises `sqlite3.Error`.
+    again, so that the older one is not the last that it gets. `events`: those of which it has just
+    acknowledged a record, or all. Raises `sqlite3.Error`.
     """
     is_any = "SELECT 1 FROM dead WHERE sink = ? AND again LIMIT 1"
-    if connection.execute(is_any, (sink,)).fetchone():  # seldom: each delivery asks
-        connection.execute(_NEWER_AGAIN, (sink,))
-        connection.execute(_UNDONE, (sink,))
+    if not connection.execute(is_any, (sink,)).fetchone():  # often: each delivery asks
+        return
+    for change in (_NEWER_AGAIN, _UNDONE):
+        if events is None:
+            connection.execute(change.format(_OVERTAKEN), (sink,))
+        else:
+            of_event = change.format(_OVERTAKEN + _OF_EVENT)
+            connection.executemany(of_event, [(sink, event) for event in events])

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Final
 
 from bridge.store.absences import note_ends_owed, role_in_0_2_0
+from bridge.store.progress import let_newer_follow
 from bridge.store.rows import upsert_meta
 
 SCHEMA_VERSION: Final = 4
@@ -110,6 +111,7 @@ def migrate(connection: sqlite3.Connection) -> None:
         connection.execute(_TABLES[table])
     connection.execute(_FORGOTTEN_INDEX)
     _begin_absences(connection)
+    _go_on_with_retries(connection)
     connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
 
@@ -121,6 +123,15 @@ def _begin_absences(connection: sqlite3.Connection) -> None:
     for name, cursor in removed:
         note_ends_owed(connection, name, role_in_0_2_0(connection, name) or "", cursor)
         connection.execute("INSERT INTO absences (sink, first) VALUES (?, ?)", (name, cursor))
+
+
+def _go_on_with_retries(connection: sqlite3.Connection) -> None:
+    """Let newer records follow those that are being tried again: earlier versions did not do so at
+    a retry. Raises `sqlite3.Error`.
+    """
+    rows = connection.execute("SELECT DISTINCT sink FROM dead WHERE again").fetchall()
+    for (sink,) in rows:
+        let_newer_follow(connection, sink)
 
 
 def _migrate_first(connection: sqlite3.Connection) -> None:

@@ -276,6 +276,26 @@ def test_a_sink_that_0_2_0_ran_without_gets_the_ends_that_it_missed(
         assert [each.sequence for each in batch.records][:2] == [2, 3]
 
 
+def test_a_retry_that_0_2_0_had_not_finished_ends_with_the_end(tmp_path: Path) -> None:
+    """A person has had the beginning of an event tried again: after it comes the event's end, which
+    the sink had before the upgrade.
+    """
+    path = tmp_path / "state" / FILE_NAME
+    path.parent.mkdir(mode=0o700)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript((SUPPORT / "store_0_2_0.sql").read_text(encoding="utf-8"))
+        connection.execute("UPDATE dead SET sink = 'drain', again = 1 WHERE sequence = 1")
+    store, _ = open_store(path.parent, NOW)
+    with closing(store):
+        outbox = Outbox(store)
+        outbox.register({name: Recipient(kind="test") for name in ("drain", "ops")})
+        for sequence in (1, 2):
+            batch = outbox.next("drain", 1)
+            assert batch is not None
+            assert [each.sequence for each in batch.records] == [sequence]
+            outbox.move_past("drain", batch)
+
+
 def test_commands_of_a_new_version_do_not_convert_the_store(tmp_path: Path) -> None:
     """Before a new version is started, `seb check` and `seb outbox` of it may run beside the old
     one, which could not use a store that they had converted.

@@ -1,5 +1,6 @@
 """The outbox: each sink gets every record in order, and refused records are listed as dead."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -628,6 +629,51 @@ def test_a_retry_without_a_running_bridge_lets_the_end_follow_too(
     assert Outbox(store, own).retry("ops", None) == 1
     outbox.register(own)
     assert sequences(drain(outbox)) == [1, 2]
+
+
+def work(store: Store, act: Callable[[], object]) -> int:
+    """Do this; return how much SQLite worked for it, in tens of its instructions."""
+    done = 0
+
+    def note() -> None:
+        nonlocal done
+        done += 1
+
+    store._connection.set_progress_handler(note, 10)
+    act()
+    store._connection.set_progress_handler(None, 0)
+    return done
+
+
+def work_of_retry(directory: Path, count: int) -> tuple[int, int]:
+    """Have so many dead records tried again, whose ends the sink has had; return how much SQLite
+    works for that, and for the first delivery after it.
+    """
+    with opened(directory) as store:
+        outbox = Outbox(store)
+        outbox.register(recipients("ops"))
+        events = [f"E-{number}" for number in range(count)]
+        store.commit([draft(event_id=event) for event in events])
+        for sequence in range(1, count + 1):
+            outbox.mark_dead("ops", sequence, reason="no", attempts=1, now=NOW)
+        store.commit([draft(event_id=event, record_type=EVENT_ENDED) for event in events])
+        assert len(drain(outbox, limit=count)) == count
+        retry = work(store, lambda: outbox.retry("ops", None))
+        batch = outbox.next("ops", 1)
+        assert batch is not None
+        delivery = work(store, lambda: outbox.move_past("ops", batch))
+        assert len(drain(outbox, limit=count)) == 2 * count - 1
+    return retry, delivery
+
+
+def test_a_retry_works_in_proportion_to_the_dead_records(tmp_path: Path) -> None:
+    """A retry of four times as many dead records works four times as much, and the deliveries after
+    it work no more than before: meanwhile no other sink and no poll gets at the store.
+    """
+    retry, delivery = work_of_retry(tmp_path / "few", 50)
+    retry_of_many, delivery_of_many = work_of_retry(tmp_path / "many", 200)
+    assert retry_of_many < 5 * retry
+    assert delivery_of_many < 1.5 * delivery
 
 
 def test_a_record_that_follows_a_retried_one_is_not_dead(store: Store, outbox: Outbox) -> None:
