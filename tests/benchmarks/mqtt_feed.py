@@ -2,6 +2,7 @@
 
 Run as `python -m tests.benchmarks.mqtt_feed PORT FILE RATE`; a line of the file is a topic, a
 space and a payload, and RATE is messages a second, or 0 for as fast as the broker takes them.
+Where a payload has the time `WHEN_SENT`, it gets the time at which it is sent.
 """
 
 import os
@@ -9,9 +10,13 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from wire.moment import rfc3339
+
+WHEN_SENT: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _IN_FLIGHT: Final = 100
 _PUBACK: Final = 4
 """Bytes of an acknowledgement."""
@@ -34,6 +39,7 @@ def packet(number: int, line: bytes) -> bytes:
 def publish(port: int, lines: Sequence[bytes], rate: float) -> None:
     """Return once the broker has acknowledged every one."""
     packets = [packet(number, line) for number, line in enumerate(lines)]
+    when_sent = rfc3339(WHEN_SENT).encode()
     connection = socket.create_connection(("127.0.0.1", port), timeout=60)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.sendall(_CONNECT + os.urandom(2).hex().encode())
@@ -46,7 +52,8 @@ def publish(port: int, lines: Sequence[bytes], rate: float) -> None:
             due = min(due, 1 + int((time.monotonic() - begun) * rate))
         until = min(due, acknowledged // _PUBACK + _IN_FLIGHT)
         if sent < until:
-            connection.sendall(b"".join(packets[sent:until]))
+            now = rfc3339(datetime.now(UTC)).encode()
+            connection.sendall(b"".join(packets[sent:until]).replace(when_sent, now))
             sent = until
         if acknowledged < sent * _PUBACK:
             acknowledged += len(connection.recv(65_536))
