@@ -47,6 +47,7 @@ def vm_row(vm: Vm) -> Values:
         "reported_as": None if vm.reported_as is None else _json(asdict(vm.reported_as)),
         "tags": _json(vm.tags) if vm.tags else _NO_TAGS,
         "bound_tags": _json(vm.bound_tags) if vm.bound_tags else _NO_TAGS,
+        "replaced_tags": _json(vm.replaced_tags) if vm.replaced_tags else _NO_TAGS,
         "place": vm.place,
         "name_key": name_key(vm.name),
         "sort_name": sort_name(vm.name),
@@ -61,7 +62,7 @@ def vm_of(row: Row[Any]) -> Vm:
     values["reported_as"] = (
         None if row.reported_as is None else FleetName(**from_json(row.reported_as))
     )
-    for name in ("tags", "bound_tags"):
+    for name in ("tags", "bound_tags", "replaced_tags"):
         values[name] = {} if values[name] == _NO_TAGS else from_json(values[name])
     return Vm(**values)
 

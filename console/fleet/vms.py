@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from console.fleet.arm_ids import names_by_kind, subscription_and_group
 from console.fleet.clocks import with_clock_not_behind
-from console.fleet.tags import merged_tags
+from console.fleet.tags import merged_tags, replaced_tags
 from console.fleet.values.keys import name_key
 from console.fleet.values.vm import DEFAULT_SITE, FleetName, Vm
 from console.records.incoming import IncomingMessage, IncomingRecord, IncomingState, IncomingStatus
@@ -87,6 +87,7 @@ def with_record(
         scale_set=known.scale_set,
         tags=merged_tags(identity.tags, vm.bound_tags) if vm.bound_tags else identity.tags,
         bound_tags=vm.bound_tags,
+        replaced_tags=replaced_tags(identity.tags, vm.bound_tags) if vm.bound_tags else {},
         version=record.version,
         instance_id=record.instance_id,
         earlier_instance_id=_earlier_run(vm, record.instance_id),

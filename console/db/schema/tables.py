@@ -50,6 +50,7 @@ vm: Final = Table(
     Column("scale_set", Text),
     Column("tags", Text, nullable=False),
     Column("bound_tags", Text, nullable=False, server_default="{}"),
+    Column("replaced_tags", Text, nullable=False, server_default="{}"),
     Column("version", Text),
     Column("instance_id", Text),
     # The run of its bridge before the present one.

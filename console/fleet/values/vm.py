@@ -69,6 +69,8 @@ class Vm:
     """The tags that it reports. A tag of `bound_tags` replaces its own of the same name."""
     bound_tags: Mapping[str, str] = field(default_factory=dict)
     """The tags that an admin has given it."""
+    replaced_tags: Mapping[str, str] = field(default_factory=dict)
+    """Its own tags that tags of `bound_tags` replace: they count again once these are not given."""
     version: str | None = None
     instance_id: str | None = None
     """The run of its bridge."""

@@ -129,3 +129,33 @@ def test_a_tag_of_an_admin_counts_in_any_case(database: Database, name: str) -> 
         (heard,) = snapshot.vms.vms_with_ids([cluster.vms[0].vm_id])
     assert heard.vm.tags == {"cluster": "etcd", "team": "a"}
     cluster.decisions.stop()
+
+
+@pytest.mark.parametrize("given", ["etcd", "other"])
+def test_a_tag_that_is_not_given_any_more_is_at_once_what_the_vm_says(
+    database: Database, given: str
+) -> None:
+    """A VM counts by its own tag from the moment at which an admin takes back the one that replaced
+    it, and does not leave its group until its next record.
+    """
+    cluster = TurnCluster(database, match={"tag:cluster": ["etcd"]})
+    for vm in cluster.vms:
+        vm.tags = {"cluster": "etcd"}
+    vm_id = cluster.vms[0].vm_id
+    give_tags(cluster, vm_id, {"Cluster": given})
+    cluster.wait(1)
+    cluster.announce(0)
+    cluster.says(0, "prepared")
+    give_tags(cluster, vm_id, {})
+    cluster.announce(1)
+    assert "prepare db-1" not in cluster.step()
+    with cluster.snapshots.open() as snapshot:
+        (heard,) = snapshot.vms.vms_with_ids([vm_id])
+    assert heard.vm.tags == {"cluster": "etcd"}
+    cluster.decisions.stop()
+
+
+def give_tags(cluster: TurnCluster, vm_id: str, tags: dict[str, str]) -> None:
+    """Have an admin give these tags to a VM in place of those from before."""
+    with write_to(cluster.database) as (connection, change_number):
+        vm_identities.replace_bound_tags(connection, {vm_id: tags}, change_number)

@@ -241,9 +241,12 @@ def test_a_tag_that_an_admin_gave_counts(intake: Intake) -> None:
     intake.take(vm.heartbeat(now=intake.now))
     assert intake.vm(vm).vm.tags == {"service": "db", "team": "a", "role": "replica"}
     give(service="")
-    intake.let_pass(5)
-    intake.take(vm.heartbeat(now=intake.now))
     assert intake.vm(vm).vm.tags == {"service": "web", "team": "a", "role": "replica"}
+    give(Team="b")
+    assert intake.vm(vm).vm.tags == {"service": "web", "Team": "b", "role": "replica"}
+    give(Team="c", role="")
+    give(team="")
+    assert intake.vm(vm).vm.tags == {"service": "web", "team": "a"}
     assert intake.vm(vm).vm.conflict_at is None
 
 

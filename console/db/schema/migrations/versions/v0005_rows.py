@@ -117,7 +117,8 @@ def _change_vms() -> None:
         op.add_column("vm", sa.Column(name, sa.Float(53), nullable=False, server_default="0"))
     for name in ("prepares", "withheld"):
         op.add_column("vm", _flag(name))
-    op.add_column("vm", sa.Column("bound_tags", sa.Text(), nullable=False, server_default="{}"))
+    for name in ("bound_tags", "replaced_tags"):
+        op.add_column("vm", sa.Column(name, sa.Text(), nullable=False, server_default="{}"))
     for name in ("reported_as", "earlier_instance_id"):
         op.add_column("vm", sa.Column(name, sa.Text()))
     op.add_column("vm", sa.Column("conflict_at", sa.Float(53)))
