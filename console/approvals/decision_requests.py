@@ -162,8 +162,8 @@ def has_no_role(situation: RequestSituation) -> bool:
 def is_of_other_sites(situation: RequestSituation) -> bool:
     """The event concerns another site than the person's own."""
     known = situation.known
-    if known is None:
-        return False
+    if known is None:  # nobody knows any more which sites a held turn concerns
+        return situation.held_turn is not None and situation.request.person.site is not None
     sites = (each.site for each in known.named.values())
     return not decides_event(situation.request.person, known.event, sites)
 
@@ -254,6 +254,11 @@ def is_left_already(situation: RequestSituation) -> bool:
     return open_decision.fingerprint == situation.request.fingerprint
 
 
+def is_unknown_without_turn(situation: RequestSituation) -> bool:
+    """There is no such event, and no turn of it is held."""
+    return situation.known is None and situation.held_turn is None
+
+
 def holds_no_turn(situation: RequestSituation) -> bool:
     """The VMs of this event hold no turn."""
     return situation.held_turn is None
@@ -313,7 +318,7 @@ TABLE: Final[Mapping[What, Mapping[RequestCondition, RequestStep]]] = {
         has_no_role: Refuse("role"),
         is_of_other_sites: Refuse("site"),
         has_no_reason: Refuse("reason"),
-        is_unknown: Refuse("unknown"),
+        is_unknown_without_turn: Refuse("unknown"),
         holds_no_turn: Refuse("no_turn"),
         may_still_start: Refuse("under_way"),
         is_not_stuck: Refuse("not_stuck"),

@@ -24,6 +24,7 @@ from console.db.decisions.latest_groups import are_latest
 from console.db.snapshot import Snapshot
 from console.db.turn_facts.turn_facts import TurnSettings, read_turn_facts
 from console.fleet.values.event import KnownEvent
+from console.fleet.values.keys import EventKey
 from console.turns.changed_turns import after_trigger, give_turn, new_turn, with_vms
 from console.turns.facts import EventFacts, Turn, TurnFacts
 from console.turns.plan import plan
@@ -153,15 +154,16 @@ def _with_override(turn: Turn, request: DecisionRequest) -> Turn:
     )
 
 
-def _is_past(snapshot: Snapshot, known: KnownEvent) -> bool:
+def _is_past(snapshot: Snapshot, known: KnownEvent | None) -> bool:
     """Check whether no VM may follow the commands of the approval that is under way any more."""
-    latest = max((each.expires_at for each in known.decided.commands), default=0.0)
+    commands = () if known is None else known.decided.commands
+    latest = max((each.expires_at for each in commands), default=0.0)
     return snapshot.now > latest + GRACE_SECONDS
 
 
-def _end_approval(snapshot: Snapshot, known: KnownEvent, change_number: int) -> None:
+def _end_approval(snapshot: Snapshot, key: EventKey, change_number: int) -> None:
     """End the open approval of the event: no further VM is asked."""
-    decision = decision_rows.read_open(snapshot.connection, known.event.key)
+    decision = decision_rows.read_open(snapshot.connection, key)
     if decision is None or decision.kind != "approve" or decision.state != "open":
         return
     over = decision.with_outcome("overtaken", "decided", snapshot.now)
@@ -176,7 +178,10 @@ def end_turn(
     """
     known = snapshot.events.find_event(request.event_id, request.scope)
     facts = read_turn_facts(snapshot, settings)
-    turn = None if known is None else facts.turns.get(known.event.key)
+    if known is None:
+        turn = _turn_without_event(request, facts)
+    else:
+        turn = facts.turns.get(known.event.key)
     event = None if turn is None else facts.events.get(turn.event_key)
     situation = RequestSituation(
         request=request,
@@ -187,7 +192,7 @@ def end_turn(
     step = next_step(situation)
     if isinstance(step, Refuse):
         raise DecisionRefusedError(step.reason)
-    if known is None or turn is None:  # the table refuses it
+    if turn is None:  # the table refuses it
         raise DecisionRefusedError("no_turn")
     audit_log.append(
         snapshot.connection,
@@ -202,7 +207,7 @@ def end_turn(
         vm_ids=[each.vm_id for each in turn.still_away],
     )
     prepare_commands.give_up(snapshot.connection, turn.event_key, snapshot.now, change_number)
-    _end_approval(snapshot, known, change_number)
+    _end_approval(snapshot, turn.event_key, change_number)
     ended_now = Occurrence(trigger=TurnTrigger.ENDED_BY_PERSON)
     ended_by = request.person.name
     over = replace(after_trigger(turn, ended_now, event, snapshot.now), ended_by=ended_by)
@@ -213,11 +218,23 @@ def end_turn(
         turn_rows.delete_preparations(snapshot.connection, turn.event_key)
 
 
+def _turn_without_event(request: DecisionRequest, facts: TurnFacts) -> Turn | None:
+    """Return the held turn of an event that the console does not know any more, the oldest if
+    there are several; None if there is none.
+    """
+    found = [
+        each
+        for key, each in facts.turns.items()
+        if each.is_held and key.event_id == request.event_id and request.scope in (None, key.scope)
+    ]
+    return min(found, key=lambda each: each.since, default=None)
+
+
 def _held(
     snapshot: Snapshot, known: KnownEvent | None, turn: Turn | None, event: EventFacts | None
 ) -> HeldTurn | None:
     """Return what has to be known of a turn before a person ends it; None if nothing is held."""
-    if known is None or turn is None or not turn.is_held:
+    if turn is None or not turn.is_held:
         return None
     connection = snapshot.connection
     return HeldTurn(

@@ -66,8 +66,8 @@ class DecisionRoutes:
         return await self._decide(request, wanted, status=200)
 
     async def end_turn(self, request: Request, query: models.EventQuery) -> Response:
-        """End a turn: answer 200 with the event; 409 if its VMs hold no turn, or one that is not
-        stuck.
+        """End a turn: answer 200 with the event, or 204 if the console knows only the turn; 409 if
+        its VMs hold no turn, or one that is not stuck.
         """
         person = person_of(request)
         event_id = request.path_params["eventId"]
@@ -79,7 +79,7 @@ class DecisionRoutes:
         except DecisionRefusedError as refused:
             return await self._not_decided(request, refused, query.scope)
         detail = await asyncio.to_thread(self._detail, event_id, person, query.scope)
-        return answer(detail)
+        return Response(status_code=204) if detail is None else answer(detail)
 
     def command(self, request: Request) -> Response:
         """Answer with a command and its history."""

@@ -55,13 +55,12 @@ def _operation_object(operation: Operation, schemas: Mapping[Any, Json]) -> Json
     def content(model: type[BaseModel] | None, media_type: str) -> Json:
         return {media_type: {"schema": _TEXT if model is None else schemas[model]}}
 
-    responses = {
-        status: {
-            "description": operation.summary if model is None else model.__doc__,
-            "content": content(model, operation.media_type),
-        }
-        for status, model in operation.answers.items()
-    }
+    responses: Json = {}
+    for status, model in operation.answers.items():
+        description = operation.summary if model is None else model.__doc__
+        responses[status] = {"description": description}
+        if status != "204":  # it has no body
+            responses[status]["content"] = content(model, operation.media_type)
     refused = {"description": Error.__doc__, "content": content(Error, "application/json")}
     found: Json = {
         "summary": operation.summary,

@@ -35,7 +35,7 @@ class Operation:
     endpoint: Endpoint
     summary: str
     answers: Mapping[str, type[BaseModel] | None] = field(default_factory=dict)
-    """The model of each answer by its status; None: text."""
+    """The model of each answer by its status; None: text, or nothing with status 204."""
     query: type[BaseModel] = NoQuery
     body: type[BaseModel] | None = None
     """The model of a POST's body; a GET has none."""

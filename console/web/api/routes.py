@@ -111,7 +111,7 @@ def _decision_operations(state: AppState) -> list[Operation]:
             query=models.EventQuery,
             summary="End the turn of an event that is stuck",
             body=models.TurnEndBody,
-            answers={"200": event_view.EventDetail, "409": RefusedDecision},
+            answers={"200": event_view.EventDetail, "204": None, "409": RefusedDecision},
         ),
         Operation(
             path="/api/v1/groups",
