@@ -14,7 +14,8 @@ from support.eventually import eventually
 @pytest.fixture(scope="module")
 def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess]:
     """A console that runs."""
-    with ConsoleProcess(tmp_path_factory.mktemp("console")) as running:
+    groups = '[{"name": "db", "match": {"name": ["db-*"]}}]'
+    with ConsoleProcess(tmp_path_factory.mktemp("console"), GROUPS=groups) as running:
         yield running
 
 
@@ -54,3 +55,23 @@ def test_what_a_vm_has_sent_is_removed(console: ConsoleProcess) -> None:
     assert console.run("forget", vm.vm_id).returncode == 2
     assert console.post(vm.heartbeat()).status_code == 204
     eventually(lambda: console.get(f"vms/{vm.vm_id}")["contact"] == "heard", what="it is back")
+
+
+def test_a_vm_that_is_away_is_not_removed(console: ConsoleProcess) -> None:
+    """The command keeps a VM that is away in its group and says what to do next; the others of the
+    same call are removed. It removes the VM once that is retired.
+    """
+    away, here = FakeVm(name="db-1"), FakeVm(name="db-2")
+    for vm in (away, here):
+        assert console.post(vm.heartbeat()).status_code == 204
+    assert console.post(away.event("E-1", transition="started")).status_code == 204
+    done = console.run("forget", away.vm_id, here.vm_id, "x", "--reason", "stolen")
+    assert done.returncode == 1
+    assert f"{away.vm_id} is not removed: it is away in group db: its event has" in done.stderr
+    assert "retire it first if it is gone for good (seb console retire)" in done.stderr
+    assert f"{here.vm_id} is removed, with 0 records" in done.stderr
+    assert "x: the console knows no such VM" in done.stderr
+    assert f"{away.vm_id}: the console knows" not in done.stderr
+    assert console.run("retire", away.vm_id, "--reason", "deleted").returncode == 0
+    done = console.run("forget", away.vm_id, "--reason", "deleted")
+    assert (done.returncode, "is removed, with 1 records" in done.stderr) == (0, True)

@@ -23,10 +23,9 @@ def test_what_a_vm_has_sent_is_removed_a_little_at_a_time(intake: Intake) -> Non
         commits.append(connection)
 
     event.listen(intake.database.writing, "commit", note)
-    at = NOW.timestamp()
-    found = forget(intake.database, [liar.vm_id, "other"], actor="a", reason="r", now=at)
+    done = forget(intake.snapshots, [liar.vm_id, "other"], actor="a", reason="r")
     event.remove(intake.database.writing, "commit", note)
-    assert found == {liar.vm_id: 451}
+    assert done.removed == {liar.vm_id: 451}
     assert len(commits) >= 5
     with intake.snapshots.open() as snapshot:
         assert [each.event.event_id for each in snapshot.event_lists.ended_events()] == ["E-7"]
