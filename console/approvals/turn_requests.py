@@ -25,12 +25,12 @@ from console.db.snapshot import Snapshot
 from console.db.turn_facts.turn_facts import TurnSettings, read_turn_facts
 from console.fleet.values.event import KnownEvent
 from console.fleet.values.keys import EventKey
-from console.turns.changed_turns import after_trigger, give_turn, new_turn, with_vms
+from console.turns.changed_turns import after_condition, give_turn, new_turn, with_vms
 from console.turns.facts import EventFacts, Turn, TurnFacts
 from console.turns.plan import plan
 from console.turns.reading import Reading
 from console.turns.reasons import refusal
-from console.turns.transitions import Occurrence, TurnTrigger
+from console.turns.transitions import Occurrence, TurnCondition
 
 _NO_POLICY: Final = DecisionPolicy(can_sign=False)
 """The end of a turn needs no key, and no other rule is about it."""
@@ -66,8 +66,8 @@ class TurnRequests:
 
     def note_approved(self, turn: Turn) -> None:
         """Note that the approval of the event was written."""
-        approved = Occurrence(trigger=TurnTrigger.APPROVED)
-        self._put(after_trigger(turn, approved, None, self._snapshot.now))
+        approved = Occurrence(condition=TurnCondition.APPROVED)
+        self._put(after_condition(turn, approved, None, self._snapshot.now))
 
     def _has_latest_groups(self) -> bool:
         return are_latest(self._snapshot.connection, self._settings.grouping.hash)
@@ -208,9 +208,9 @@ def end_turn(
     )
     prepare_commands.give_up(snapshot.connection, turn.event_key, snapshot.now, change_number)
     _end_approval(snapshot, turn.event_key, change_number)
-    ended_now = Occurrence(trigger=TurnTrigger.ENDED_BY_PERSON)
+    ended_now = Occurrence(condition=TurnCondition.ENDED_BY_PERSON)
     ended_by = request.person.name
-    over = replace(after_trigger(turn, ended_now, event, snapshot.now), ended_by=ended_by)
+    over = replace(after_condition(turn, ended_now, event, snapshot.now), ended_by=ended_by)
     if event is None and over.over_at is None:
         over = replace(over, over_at=snapshot.now)
     turn_rows.upsert_turns(snapshot.connection, [over], change_number)

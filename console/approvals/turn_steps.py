@@ -20,10 +20,10 @@ from console.db.access.tokens import ACTOR_PREFIX
 from console.db.decisions import turn_rows
 from console.db.snapshot import Snapshot
 from console.fleet.values.keys import EventKey
-from console.turns.changed_turns import after_trigger
+from console.turns.changed_turns import after_condition
 from console.turns.facts import Turn, TurnFacts
 from console.turns.plan import plan
-from console.turns.transitions import Occurrence, TurnTrigger
+from console.turns.transitions import Occurrence, TurnCondition
 
 _MAX_CHANGES: Final = 12
 """The limit of changes of one turn in one step."""
@@ -75,8 +75,8 @@ def write_turn_steps(
         if result.refusal is not None and turn.reason != str(result.refusal):
             changed[key] = replace(turn, reason=str(result.refusal))
         if result.jti is not None:
-            approved = Occurrence(trigger=TurnTrigger.APPROVED)
-            changed[key] = after_trigger(turn, approved, facts.events[key], snapshot.now)
+            approved = Occurrence(condition=TurnCondition.APPROVED)
+            changed[key] = after_condition(turn, approved, facts.events[key], snapshot.now)
             if result.outgoing is not None:
                 written.outgoing.append(result.outgoing)
     turn_rows.upsert_turns(snapshot.connection, changed.values(), change_number)

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from console.turns.facts import EventFacts, Turn, TurnFacts, TurnVm, VmFacts
-from console.turns.transitions import Occurrence, TurnTrigger, next_step
+from console.turns.transitions import Occurrence, TurnCondition, next_step
 
-_NEW_STATE = (TurnTrigger.CHANGED, TurnTrigger.RETURNED, TurnTrigger.OUTDATED)
-"""The triggers after which the turn is for another state of its event."""
+_NEW_STATE = (TurnCondition.CHANGED, TurnCondition.RETURNED, TurnCondition.OUTDATED)
+"""The conditions after which the turn is for another state of its event."""
 
 
 def new_turn(event: EventFacts, now: float) -> Turn:
@@ -36,7 +36,7 @@ def give_turn(
     turn = before or new_turn(event, now)
     begun = replace(
         turn,
-        state=next_step(turn.state, TurnTrigger.GIVEN),
+        state=next_step(turn.state, TurnCondition.GIVEN),
         fingerprint=event.fingerprint,
         since=now,
         taken_at=now,
@@ -66,20 +66,20 @@ def with_vms(turn: Turn, vms: Iterable[VmFacts]) -> Turn:
     return replace(turn, vms=(*before, *(new[vm_id] for vm_id in sorted(new))))
 
 
-def after_trigger(turn: Turn, happened: Occurrence, event: EventFacts | None, now: float) -> Turn:
+def after_condition(turn: Turn, happened: Occurrence, event: EventFacts | None, now: float) -> Turn:
     """Return the turn after something happened to it."""
-    trigger = happened.trigger
-    state = next_step(turn.state, trigger)
+    condition = happened.condition
+    state = next_step(turn.state, condition)
     fingerprint = turn.fingerprint
-    if trigger in _NEW_STATE and event is not None:
+    if condition in _NEW_STATE and event is not None:
         fingerprint = event.fingerprint
         turn = replace(turn, ended_by=None, is_overridden=False)
     if happened.actor is not None:
         turn = replace(turn, actor=happened.actor, person_reason=None)
     over_at = turn.over_at
-    if trigger in (TurnTrigger.GONE, TurnTrigger.UNRECOVERED) and over_at is None:
+    if condition in (TurnCondition.GONE, TurnCondition.UNRECOVERED) and over_at is None:
         over_at = now
-    elif trigger in (TurnTrigger.STARTED, TurnTrigger.RETURNED, TurnTrigger.OUTDATED):
+    elif condition in (TurnCondition.STARTED, TurnCondition.RETURNED, TurnCondition.OUTDATED):
         over_at = None
     # A VM is asked to prepare for each state of the event, even if that state was there before.
     is_same = state == turn.state and fingerprint == turn.fingerprint
@@ -88,7 +88,7 @@ def after_trigger(turn: Turn, happened: Occurrence, event: EventFacts | None, no
         vms = tuple(replace(part, ready_at=None) for part in vms)
     if state != "failed" and not is_same:
         vms = tuple(replace(part, unanswered_since=None) for part in vms)
-    if trigger is TurnTrigger.STARTED and event is not None:
+    if condition is TurnCondition.STARTED and event is not None:
         # A VM that was not away while the turn had failed is away now.
         gone = event.named
         vms = tuple(replace(part, back_at=None) if part.vm_id in gone else part for part in vms)

@@ -12,7 +12,7 @@ from typing import Literal
 
 from console.fleet.values.decision import VmCommand
 from console.fleet.values.keys import EventKey
-from console.turns.changed_turns import after_trigger, give_turn, new_turn, with_vms
+from console.turns.changed_turns import after_condition, give_turn, new_turn, with_vms
 from console.turns.facts import Turn, TurnFacts
 from console.turns.preparing_vms import all_prepared, vms_to_prepare, with_unanswered
 from console.turns.queue import TurnWait, next_turns
@@ -24,7 +24,7 @@ from console.turns.reasons import (
     why_not_prepared,
 )
 from console.turns.returns import with_returns
-from console.turns.transitions import TurnTrigger
+from console.turns.transitions import TurnCondition
 from console.turns.what_happened import what_happened, what_happened_without_turn
 
 
@@ -61,8 +61,8 @@ def plan(facts: TurnFacts, now: float) -> Plan:
         turn, reading = _with_new_vms(with_returns(before, reading), reading)
         happened = what_happened(turn, reading)
         if happened is not None:
-            turns[key] = after_trigger(turn, happened, event, now)
-            if event is not None and happened.trigger is TurnTrigger.GIVEN:
+            turns[key] = after_condition(turn, happened, event, now)
+            if event is not None and happened.condition is TurnCondition.GIVEN:
                 reading = reading.with_away(event, facts.named(event), now)
             continue
         reason = turn.reason
@@ -157,7 +157,7 @@ def _not_held(turn: Turn, reading: Reading) -> Turn:
     happened = what_happened_without_turn(turn, reading, has_unrecovered=bool(unrecovered))
     if happened is None:
         return turn
-    return after_trigger(with_vms(turn, unrecovered), happened, event, reading.now)
+    return after_condition(with_vms(turn, unrecovered), happened, event, reading.now)
 
 
 def _with_new_vms(turn: Turn, reading: Reading) -> tuple[Turn, Reading]:

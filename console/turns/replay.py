@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from console.fleet.values.keys import EventKey
-from console.turns.changed_turns import after_trigger
+from console.turns.changed_turns import after_condition
 from console.turns.facts import EventFacts, Turn, TurnFacts, VmFacts
 from console.turns.groups import Group
 from console.turns.plan import Plan, plan
-from console.turns.transitions import Occurrence, TurnTrigger
+from console.turns.transitions import Occurrence, TurnCondition
 
 _STEP_SECONDS: Final = 30.0
 """The shortest time between two steps about the waiting events: a window may open."""
@@ -140,8 +140,8 @@ class _Run:
         self._note(todo)
         changed = dict(todo.turns)
         for key in todo.approvals:
-            approved = Occurrence(trigger=TurnTrigger.APPROVED)
-            changed[key] = after_trigger(changed.get(key, self._turns[key]), approved, None, now)
+            approved = Occurrence(condition=TurnCondition.APPROVED)
+            changed[key] = after_condition(changed.get(key, self._turns[key]), approved, None, now)
             self.outcomes[key].approved_at = now
             self._start(key, now)
         self._turns = facts.with_turns(changed).turns

@@ -1,6 +1,6 @@
 """The states of a turn, as one table; values in, values out.
 
-A turn begins as `waiting`. `what_happened` finds the trigger, and `after_trigger` of
+A turn begins as `waiting`. `what_happened` finds the condition, and `after_condition` of
 `changed_turns.py` returns the turn after it. docs/console-reference.md shows the table.
 """
 
@@ -14,7 +14,7 @@ from typing import Final
 from console.fleet.values.turn import TurnState
 
 
-class TurnTrigger(Enum):
+class TurnCondition(Enum):
     """What happened to a turn."""
 
     GIVEN = "the event gets its turn"
@@ -41,7 +41,7 @@ class TurnTrigger(Enum):
 class Occurrence:
     """What happened to one turn."""
 
-    trigger: TurnTrigger
+    condition: TurnCondition
     reason: str | None = None
     """The new reason of the turn, as a sentence for people."""
     actor: str | None = None
@@ -53,97 +53,97 @@ HOLDING: Final[frozenset[TurnState]] = frozenset(
 )
 """The states in which the VMs of the event hold a turn: they count as away."""
 
-TABLE: Final[Mapping[TurnState, Mapping[TurnTrigger, TurnState]]] = {
+TABLE: Final[Mapping[TurnState, Mapping[TurnCondition, TurnState]]] = {
     "waiting": {
-        TurnTrigger.GIVEN: "preparing",
-        TurnTrigger.NEVER_FITS: "forced",
-        TurnTrigger.UNGROUPED: "over",
-        TurnTrigger.STARTED: "forced",
-        TurnTrigger.GONE: "over",
-        TurnTrigger.UNRECOVERED: "away",
-        TurnTrigger.CHANGED: "waiting",
+        TurnCondition.GIVEN: "preparing",
+        TurnCondition.NEVER_FITS: "forced",
+        TurnCondition.UNGROUPED: "over",
+        TurnCondition.STARTED: "forced",
+        TurnCondition.GONE: "over",
+        TurnCondition.UNRECOVERED: "away",
+        TurnCondition.CHANGED: "waiting",
     },
     "preparing": {
-        TurnTrigger.ALL_PREPARED: "prepared",
-        TurnTrigger.NOT_PREPARED: "failed",
-        TurnTrigger.CHANGED: "preparing",
-        TurnTrigger.OUTDATED: "failed",
-        TurnTrigger.STARTED: "away",
-        TurnTrigger.GONE: "away",
-        TurnTrigger.ENDED_BY_PERSON: "over",
+        TurnCondition.ALL_PREPARED: "prepared",
+        TurnCondition.NOT_PREPARED: "failed",
+        TurnCondition.CHANGED: "preparing",
+        TurnCondition.OUTDATED: "failed",
+        TurnCondition.STARTED: "away",
+        TurnCondition.GONE: "away",
+        TurnCondition.ENDED_BY_PERSON: "over",
     },
     "prepared": {
-        TurnTrigger.APPROVED: "approving",
-        TurnTrigger.UNPREPARED: "preparing",
-        TurnTrigger.NOT_PREPARED: "failed",
-        TurnTrigger.CHANGED: "preparing",
-        TurnTrigger.OUTDATED: "failed",
-        TurnTrigger.STARTED: "away",
-        TurnTrigger.GONE: "away",
-        TurnTrigger.ENDED_BY_PERSON: "over",
+        TurnCondition.APPROVED: "approving",
+        TurnCondition.UNPREPARED: "preparing",
+        TurnCondition.NOT_PREPARED: "failed",
+        TurnCondition.CHANGED: "preparing",
+        TurnCondition.OUTDATED: "failed",
+        TurnCondition.STARTED: "away",
+        TurnCondition.GONE: "away",
+        TurnCondition.ENDED_BY_PERSON: "over",
     },
     "approving": {
-        TurnTrigger.NOT_APPROVED: "failed",
-        TurnTrigger.CHANGED: "preparing",
-        TurnTrigger.OUTDATED: "failed",
-        TurnTrigger.STARTED: "away",
-        TurnTrigger.GONE: "away",
-        TurnTrigger.ENDED_BY_PERSON: "over",
+        TurnCondition.NOT_APPROVED: "failed",
+        TurnCondition.CHANGED: "preparing",
+        TurnCondition.OUTDATED: "failed",
+        TurnCondition.STARTED: "away",
+        TurnCondition.GONE: "away",
+        TurnCondition.ENDED_BY_PERSON: "over",
     },
     # Azure starts the event at its time. If the event changes, its VMs prepare again. Its groups
     # may give it the turn once more; a person may do that too, or approve the event as it is.
     "failed": {
-        TurnTrigger.GIVEN: "preparing",
-        TurnTrigger.APPROVED: "approving",
-        TurnTrigger.CHANGED: "preparing",
-        TurnTrigger.OUTDATED: "failed",
-        TurnTrigger.STARTED: "away",
-        TurnTrigger.GONE: "away",
-        TurnTrigger.ENDED_BY_PERSON: "over",
+        TurnCondition.GIVEN: "preparing",
+        TurnCondition.APPROVED: "approving",
+        TurnCondition.CHANGED: "preparing",
+        TurnCondition.OUTDATED: "failed",
+        TurnCondition.STARTED: "away",
+        TurnCondition.GONE: "away",
+        TurnCondition.ENDED_BY_PERSON: "over",
     },
     # If an event that was over is announced again, its VMs prepare again. If it never had a turn,
     # because its VMs had prepared without one, it waits for its turn. If it had started, and a
     # document left it out, it is not over.
     "away": {
-        TurnTrigger.STARTED: "away",
-        TurnTrigger.RETURNED: "preparing",
-        TurnTrigger.RETURNED_WITHOUT_TURN: "waiting",
-        TurnTrigger.OUTDATED: "failed",
-        TurnTrigger.GONE: "away",
-        TurnTrigger.ALL_BACK: "over",
-        TurnTrigger.HOUR_PASSED: "stuck",
-        TurnTrigger.ENDED_BY_PERSON: "over",
+        TurnCondition.STARTED: "away",
+        TurnCondition.RETURNED: "preparing",
+        TurnCondition.RETURNED_WITHOUT_TURN: "waiting",
+        TurnCondition.OUTDATED: "failed",
+        TurnCondition.GONE: "away",
+        TurnCondition.ALL_BACK: "over",
+        TurnCondition.HOUR_PASSED: "stuck",
+        TurnCondition.ENDED_BY_PERSON: "over",
     },
     "stuck": {
-        TurnTrigger.STARTED: "away",
-        TurnTrigger.RETURNED: "preparing",
-        TurnTrigger.RETURNED_WITHOUT_TURN: "waiting",
-        TurnTrigger.OUTDATED: "failed",
-        TurnTrigger.ALL_BACK: "over",
-        TurnTrigger.ENDED_BY_PERSON: "over",
+        TurnCondition.STARTED: "away",
+        TurnCondition.RETURNED: "preparing",
+        TurnCondition.RETURNED_WITHOUT_TURN: "waiting",
+        TurnCondition.OUTDATED: "failed",
+        TurnCondition.ALL_BACK: "over",
+        TurnCondition.ENDED_BY_PERSON: "over",
     },
     # A VM that has prepared without a turn, and has not recovered, counts as away.
     "forced": {
-        TurnTrigger.GIVEN: "preparing",
-        TurnTrigger.UNGROUPED: "over",
-        TurnTrigger.GONE: "over",
-        TurnTrigger.UNRECOVERED: "away",
-        TurnTrigger.CHANGED: "waiting",
+        TurnCondition.GIVEN: "preparing",
+        TurnCondition.UNGROUPED: "over",
+        TurnCondition.GONE: "over",
+        TurnCondition.UNRECOVERED: "away",
+        TurnCondition.CHANGED: "waiting",
     },
     "over": {},
 }
-"""The next state by state and trigger. A trigger that a state does not list leaves it as it is."""
+"""The next state by state and condition. One that a state does not list leaves it as it is."""
 
 
-def next_step(state: TurnState, trigger: TurnTrigger) -> TurnState:
-    """Return the state after a trigger; the same state if the table has no entry for it."""
-    return TABLE[state].get(trigger, state)
+def next_step(state: TurnState, condition: TurnCondition) -> TurnState:
+    """Return the state after a condition was met; the same state if the table does not list it."""
+    return TABLE[state].get(condition, state)
 
 
 def printed() -> list[Sequence[str]]:
     """Return the table as rows of text: state, what happens, next state."""
     return [
-        (state, trigger.value, then)
+        (state, condition.value, then)
         for state, row in TABLE.items()
-        for trigger, then in row.items()
+        for condition, then in row.items()
     ]

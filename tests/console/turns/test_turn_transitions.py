@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from console.turns.transitions import HOLDING, TABLE, TurnTrigger, next_step, printed
+from console.turns.transitions import HOLDING, TABLE, TurnCondition, next_step, printed
 
 
 def test_every_state_leads_to_over() -> None:
@@ -18,13 +18,13 @@ def test_every_state_leads_to_over() -> None:
 
 def test_a_person_can_end_every_turn_that_is_held() -> None:
     """A person can end a turn in each state in which it is held."""
-    assert {next_step(state, TurnTrigger.ENDED_BY_PERSON) for state in HOLDING} == {"over"}
+    assert {next_step(state, TurnCondition.ENDED_BY_PERSON) for state in HOLDING} == {"over"}
 
 
 def test_what_does_not_fit_the_state_changes_nothing() -> None:
-    """A trigger that is repeated or late changes nothing."""
-    assert next_step("over", TurnTrigger.STARTED) == "over"
-    assert next_step("waiting", TurnTrigger.ALL_BACK) == "waiting"
+    """A condition that is met again or late changes nothing."""
+    assert next_step("over", TurnCondition.STARTED) == "over"
+    assert next_step("waiting", TurnCondition.ALL_BACK) == "waiting"
 
 
 def test_an_approval_is_sent_for_what_is_prepared_or_has_failed() -> None:
@@ -32,12 +32,12 @@ def test_an_approval_is_sent_for_what_is_prepared_or_has_failed() -> None:
     person does it.
     """
     ways = [
-        (state, trigger)
+        (state, condition)
         for state, row in TABLE.items()
-        for trigger, then in row.items()
+        for condition, then in row.items()
         if then == "approving"
     ]
-    assert ways == [("prepared", TurnTrigger.APPROVED), ("failed", TurnTrigger.APPROVED)]
+    assert ways == [("prepared", TurnCondition.APPROVED), ("failed", TurnCondition.APPROVED)]
 
 
 def test_the_table_can_be_printed() -> None:

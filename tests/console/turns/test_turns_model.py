@@ -15,11 +15,11 @@ from support.console.reported_event import reported
 
 from console.config.groups import GroupSettings
 from console.fleet.values.keys import EventKey
-from console.turns.changed_turns import after_trigger
+from console.turns.changed_turns import after_condition
 from console.turns.facts import EventFacts, Turn, TurnFacts, VmFacts, VmPreparation
 from console.turns.groups import Member, groups_of, keys_of
 from console.turns.plan import plan
-from console.turns.transitions import Occurrence, TurnTrigger
+from console.turns.transitions import Occurrence, TurnCondition
 
 
 def rules(at_most: int) -> tuple[GroupSettings, ...]:
@@ -587,8 +587,8 @@ class TurnsModel(RuleBasedStateMachine):
             self._may_be_approved(situation, key)
             # The decision is committed together with the turn; the command is sent after that.
             self.approvals[key] = (situation.events[key].fingerprint, self.now + LIFE)
-            approved = Occurrence(trigger=TurnTrigger.APPROVED)
-            turns[key] = after_trigger(turns[key], approved, situation.events[key], now)
+            approved = Occurrence(condition=TurnCondition.APPROVED)
+            turns[key] = after_condition(turns[key], approved, situation.events[key], now)
         for key, after in turns.items():
             before = self.turns.get(key)
             if before is not None:
