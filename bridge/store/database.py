@@ -121,6 +121,12 @@ class Store:
             with suppress(sqlite3.Error):  # or the next one does it; a change has no time to lose
                 self._sync("FULL")
 
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Let no other thread read or write within the block."""
+        with self._lock:
+            yield
+
     def read(
         self, query: str, values: Sequence[object] = (), *, patience: float = -1
     ) -> list[tuple[Any, ...]]:

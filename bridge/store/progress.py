@@ -101,15 +101,22 @@ class Progress:
         """Open a transaction of the store that begins with all that is noted. Raises `StoreError`;
         then that stays noted.
         """
-        with self._store.transaction(durable=durable) as connection:
-            noted = self._noted()
-            _write(connection, noted)
-            yield connection
+        # Otherwise a retry could undo an acknowledgement before it is forgotten here, and it would
+        # be written once more.
+        with self._store.exclusive():
+            with self._store.transaction(durable=durable) as connection:
+                noted = self._noted()
+                _write(connection, noted)
+                yield connection
+            self._forget(noted)
+
+    def _forget(self, noted: _Noted) -> None:
+        """Forget what is on disk now."""
         with self._lock:
             self._acknowledged -= noted.acknowledged
             self._retried -= noted.retried
             for sink, cursor in noted.cursors.items():
-                if self._cursors.get(sink) == cursor:  # another thread may have written it too
+                if self._cursors[sink] == cursor:  # it may have come further meanwhile
                     del self._cursors[sink]
 
     def write(self) -> bool:
