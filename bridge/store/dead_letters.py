@@ -134,7 +134,7 @@ class DeadRecords:
                 self._again.add(sink)
             raise
         batch = read_batch([row for row in rows if row[0] not in delivered][:limit], again=True)
-        if batch is not None:
+        if batch is not None or delivered:  # behind those a newer record may follow once written
             with self._lock:
                 self._again.add(sink)
         return batch

@@ -108,9 +108,9 @@ class Outbox:
         done = batch.records if count is None else batch.records[:count]
         if not done:
             return
-        self._progress.note_acknowledged(sink, self.recipients[sink].role, done)
+        role = self.recipients[sink].role
+        self._progress.note_delivered(sink, role, done, again=batch.again)
         if batch.again:
-            self._progress.note_retried(sink, [record.sequence for record in done])
             self._progress.write()
         else:
             whole = len(done) == len(batch.records)
@@ -137,11 +137,10 @@ class Outbox:
             self.dead.add(
                 connection, sink, sequence, reason=reason, attempts=attempts, now=now, again=again
             )
-            self._progress.write_in(connection)
             if not again:
                 move_cursor(connection, sink, sequence)
 
-        self._store.commit([] if notice is None else [notice], also=move)
+        self._progress.commit([] if notice is None else [notice], also=move)
         if not again:
             with self._lock:
                 self._cursors[sink] = max(self._cursors[sink], sequence)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from bridge.store.database import Store, StoreError
-from wire.record import Record
+from wire.record import Record, RecordDraft
 
 _OVERTAKEN: Final = (
     "FROM dead JOIN records AS older USING (sequence) "
@@ -39,23 +39,21 @@ the sink has acknowledged it again.
 """
 
 
-class _Acknowledged(NamedTuple):
-    event: str
+class _Delivery(NamedTuple):
+    """Records that a sink has acknowledged."""
+
     sink: str
     role: str
-    sequence: int
-
-
-class _Retried(NamedTuple):
-    sink: str
-    sequence: int
+    acknowledged: tuple[tuple[str, int], ...]
+    """The events of these records, by their keys, with the sequences."""
+    retried: tuple[int, ...]
+    """The sequences of those that were tried again."""
 
 
 class _Noted(NamedTuple):
     """What is not on disk yet."""
 
-    acknowledged: frozenset[_Acknowledged]
-    retried: frozenset[_Retried]
+    deliveries: tuple[_Delivery, ...]
     cursors: dict[str, int]
 
 
@@ -68,26 +66,25 @@ class Progress:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = threading.Lock()
-        self._acknowledged: set[_Acknowledged] = set()
-        self._retried: set[_Retried] = set()
+        self._deliveries: list[_Delivery] = []
+        """In their order, which decides whether a newer record of an event still follows."""
         self._cursors: dict[str, int] = {}
 
     # What sinks do
 
-    def note_acknowledged(self, sink: str, role: str, records: Sequence[Record]) -> None:
-        """Note that the sink has acknowledged these records."""
-        acknowledged = {
-            _Acknowledged(event.casefold(), sink, role, record.sequence)
+    def note_delivered(
+        self, sink: str, role: str, records: Sequence[Record], *, again: bool
+    ) -> None:
+        """Note that the sink has acknowledged these records; `again`: they were tried again."""
+        acknowledged = tuple(
+            (event.casefold(), record.sequence)
             for record in records
             if (event := record.event_id) is not None
-        }
-        with self._lock:
-            self._acknowledged |= acknowledged
-
-    def note_retried(self, sink: str, sequences: Sequence[int]) -> None:
-        """Note that the sink has acknowledged these records, which were tried again."""
-        with self._lock:
-            self._retried.update(_Retried(sink, each) for each in sequences)
+        )
+        retried = tuple(record.sequence for record in records) if again else ()
+        if acknowledged or retried:
+            with self._lock:
+                self._deliveries.append(_Delivery(sink, role, acknowledged, retried))
 
     def note_cursor(self, sink: str, cursor: int) -> None:
         """Note how far the sink has come."""
@@ -113,8 +110,7 @@ class Progress:
     def _forget(self, noted: _Noted) -> None:
         """Forget what is on disk now."""
         with self._lock:
-            self._acknowledged -= noted.acknowledged
-            self._retried -= noted.retried
+            del self._deliveries[: len(noted.deliveries)]
             for sink, cursor in noted.cursors.items():
                 if self._cursors[sink] == cursor:  # it may have come further meanwhile
                     del self._cursors[sink]
@@ -129,19 +125,25 @@ class Progress:
         except StoreError:
             return False
 
-    def write_in(self, connection: sqlite3.Connection) -> None:
-        """Write all that is noted within the connection's transaction. It stays noted until the
-        next `write`: the transaction may fail.
+    def commit(
+        self, drafts: Sequence[RecordDraft], *, also: Callable[[sqlite3.Connection], object]
+    ) -> None:
+        """Commit these records with all that is noted. `also` is called with the connection, in the
+        same transaction. Raises `StoreError`; then what is noted stays noted.
         """
-        _write(connection, self._noted())
+        noted = _Noted((), {})
+
+        def write(connection: sqlite3.Connection) -> None:
+            nonlocal noted
+            also(connection)
+            noted = self._noted()
+            _write(connection, noted)
+
+        self._store.commit(drafts, also=write, then=lambda: self._forget(noted))
 
     def _noted(self) -> _Noted:
         with self._lock:
-            return _Noted(
-                acknowledged=frozenset(self._acknowledged),
-                retried=frozenset(self._retried),
-                cursors=dict(self._cursors),
-            )
+            return _Noted(tuple(self._deliveries), dict(self._cursors))
 
     # What is known
 
@@ -150,12 +152,13 @@ class Progress:
         not be written.
         """
         with self._lock:
-            return {each.sequence for each in self._retried if each.sink == sink}
+            deliveries = [each for each in self._deliveries if each.sink == sink]
+        return {sequence for each in deliveries for sequence in each.retried}
 
     def has_acknowledged(self, sink: str, role: str, event: str) -> bool:
         """Check whether the sink, in that role, has acknowledged the event's newest record."""
         with self._lock:
-            unwritten = bool(self._acknowledged)
+            unwritten = bool(self._deliveries)
         if unwritten and not self.write():
             return False
         rows = self._store.read(
@@ -179,32 +182,45 @@ class Progress:
 
     def _knows_event_of(self, sink: str, role: str, sequence: int, *, least: int) -> bool:
         """Check whether an acknowledgement of that event is from the sequence `least` on."""
+        with self._lock:  # before the read: another thread may write it and forget it here
+            noted = {
+                event
+                for each in self._deliveries
+                if (each.sink, each.role) == (sink, role)
+                for event, acknowledged in each.acknowledged
+                if acknowledged >= least
+            }
         rows = self._store.read(
             "SELECT event, EXISTS (SELECT 1 FROM acknowledged WHERE event = records.event "
             "AND sink = ?2 AND role = ?3 AND sequence >= ?4) FROM records WHERE sequence = ?1",
             (sequence, sink, role, least),
         )
-        with self._lock:
-            noted = {each[:3] for each in self._acknowledged if each.sequence >= least}
-        return any(written or (event, sink, role) in noted for event, written in rows)
+        return any(written or event in noted for event, written in rows)
 
 
 def _write(connection: sqlite3.Connection, noted: _Noted) -> None:
+    for delivery in noted.deliveries:
+        _write_delivery(connection, delivery)
+    for sink, cursor in noted.cursors.items():
+        move_cursor(connection, sink, cursor)
+
+
+def _write_delivery(connection: sqlite3.Connection, delivery: _Delivery) -> None:
     """Keep the newest acknowledged record of each event, sink and role: 0 there means that the sink
     may have received the event, but has acknowledged nothing.
     """
+    sink, role, acknowledged, retried = delivery
     connection.executemany(
         "INSERT INTO acknowledged (event, sink, role, sequence) VALUES (?1, ?2, ?3, ?4) "
         "ON CONFLICT (event, sink, role) DO UPDATE SET sequence = excluded.sequence "
         "WHERE excluded.sequence > sequence",
-        noted.acknowledged,
+        [(event, sink, role, sequence) for event, sequence in acknowledged],
     )
-    connection.executemany("DELETE FROM dead WHERE sink = ? AND sequence = ?", noted.retried)
-    for sink, cursor in noted.cursors.items():
-        move_cursor(connection, sink, cursor)
-    for sink in {each.sink for each in noted.acknowledged}:
-        events = {each.event for each in noted.acknowledged if each.sink == sink}
-        let_newer_follow(connection, sink, events)
+    connection.executemany(
+        "DELETE FROM dead WHERE sink = ? AND sequence = ?",
+        [(sink, sequence) for sequence in retried],
+    )
+    let_newer_follow(connection, sink, {event for event, _ in acknowledged})
 
 
 def move_cursor(connection: sqlite3.Connection, sink: str, cursor: int) -> None:

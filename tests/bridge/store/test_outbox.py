@@ -845,6 +845,50 @@ def test_a_retried_record_that_a_full_disk_forgot_is_not_delivered_later(
     assert after.next("ops", 9) is None
 
 
+def test_what_was_in_flight_at_a_retry_follows_after_a_full_disk(
+    store: Store, outbox: Outbox
+) -> None:
+    """While the disk takes nothing, a sink acknowledges an event's end, and then its beginning,
+    which is tried again. Once the disk takes it, the end is delivered once more.
+    """
+    store.commit([draft(1, event_id="E-1")], events=[event_row("E-1")])
+    outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
+    store.commit([draft(2, event_id="E-1", record_type=EVENT_ENDED)])
+    in_flight = outbox.next("ops", 1)
+    assert in_flight is not None
+    outbox.retry("ops", None)
+    store.read("PRAGMA query_only=ON")
+    outbox.move_past("ops", in_flight)
+    assert sequences(drain(outbox)) == [1]
+    store.read("PRAGMA query_only=OFF")
+    assert not outbox.has_acknowledged("ops", "e-1")
+    assert sequences(drain(outbox)) == [2]
+    assert outbox.has_acknowledged("ops", "e-1")
+
+
+def test_what_is_written_with_a_refusal_is_written_once(store: Store, outbox: Outbox) -> None:
+    """An event's end, acknowledged on a full disk, is written with a refusal while the beginning is
+    tried again. After the beginning it does not count before it is delivered again.
+    """
+    store.commit([draft(1, event_id="E-1")], events=[event_row("E-1")])
+    outbox.mark_dead("ops", 1, reason="no", attempts=1, now=NOW)
+    store.commit([draft(2, event_id="E-1", record_type=EVENT_ENDED), draft(3, event_id="E-2")])
+    in_flight = outbox.next("ops", 1)
+    assert in_flight is not None
+    outbox.retry("ops", None)
+    store.read("PRAGMA query_only=ON")
+    outbox.move_past("ops", in_flight)
+    store.read("PRAGMA query_only=OFF")
+    outbox.mark_dead("ops", 3, reason="no", attempts=1, now=NOW)
+    batch = outbox.next("ops", 1)
+    assert batch is not None
+    assert sequences(batch.records) == [1]
+    outbox.move_past("ops", batch)
+    assert not outbox.has_acknowledged("ops", "e-1")
+    assert sequences(drain(outbox)) == [2]
+    assert outbox.has_acknowledged("ops", "e-1")
+
+
 def test_what_one_sink_did_on_a_full_disk_is_written_with_another_ones(
     store: Store, outbox: Outbox
 ) -> None:

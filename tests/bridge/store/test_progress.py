@@ -62,7 +62,7 @@ def test_an_acknowledgement_that_a_retry_undoes_is_not_written_once_more(store: 
         outbox.mark_dead("ops", sequence, reason="no", attempts=1, now=NOW)
     outbox.retry("ops", [2])
     (end,) = store.commit([draft(3, event_id="E-1", record_type=EVENT_ENDED)])
-    outbox._progress.note_acknowledged("ops", "test", [end])
+    outbox._progress.note_delivered("ops", "test", [end], again=False)
 
     def deliver_beginning() -> None:
         with suppress(StoreError):

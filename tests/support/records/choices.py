@@ -230,9 +230,13 @@ class ChoosingBench:
             self.outbox.move_past(OTHER, batch)
 
     def _serve_on_full_disk(self) -> None:
-        """The sink is served while the store refuses writes. Once it accepts them, the first write
-        may be for the other sink, and the bridge may be restarted at once.
+        """The sink is served while the store refuses writes, which may begin with a batch on its
+        way and after a person's retry. Once it accepts them, the first write may be for the other
+        sink, and the bridge may be restarted at once.
         """
+        if self.random.random() < 0.5:
+            with suppress(StoreError):
+                self._serve(self._pick(HOW), meanwhile=self._retry_and_fill_disk)
         self.store.read(DISK_FULL)
         for _ in range(self._pick([1, 2, 3])):
             with suppress(StoreError):
@@ -242,6 +246,10 @@ class ChoosingBench:
             self._serve_other()
         if self.random.random() < 0.6:
             self._reconfigure()
+
+    def _retry_and_fill_disk(self) -> None:
+        self._retry()
+        self.store.read(DISK_FULL)
 
     def _take_all(self) -> None:
         while self._serve("all"):
