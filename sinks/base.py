@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from fnmatch import fnmatchcase
 from typing import ClassVar, Generic, Literal, Self, TypeVar
 
 from sinks.command import CommandMessage, CommandSender, CommandSource, no_commands
@@ -156,11 +155,10 @@ class Sink(ABC, Generic[S]):
         `concernsThisVm`: true also for the record that says that an event no longer names this VM,
         and for its end; None for a record without an event.
         """
-        if self.settings.affects_this_vm_only and concerns_this_vm is False:
+        if not self.settings.choice.accepts(record_type, concerns_this_vm):
             return False
-        if self.settings.types is not None:
-            return any(fnmatchcase(record_type, glob) for glob in self.settings.types)
-        return self.wants_heartbeats or record_type != BRIDGE_HEARTBEAT
+        is_heartbeat = record_type == BRIDGE_HEARTBEAT
+        return not is_heartbeat or self.wants_heartbeats or self.settings.types is not None
 
     def open(self) -> None:
         """Prepare for deliveries; called before the first one and after each `close`. Raises

@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import Field, SecretStr
 
 from sinks.errors import SinkError
+from sinks.record_choice import RecordChoice
 from sinks.shared.json_values import JsonList
 from sinks.shared.section import Section
 
@@ -24,6 +25,11 @@ class SinkSettings(Section):
         description="Leave out events that do not name this VM, but not the record by which an "
         "event stops naming it, nor its end",
     )
+
+    @property
+    def choice(self) -> RecordChoice:
+        """The records that the sink takes."""
+        return RecordChoice(types=self.types, affects_this_vm_only=self.affects_this_vm_only)
 
 
 class PreparingSettings(SinkSettings):

@@ -18,7 +18,6 @@ from sinks.base import Sink, SinkContext, SinkSettings
 from sinks.settings import PreparingSettings
 from sinks.shared.logs import Redactor
 from wire.record import BRIDGE_DEAD_LETTER, Record, RecordDraft
-from wire.strictjson import canonical_json
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -67,15 +66,10 @@ def recipients(sinks: Iterable[Sink[Any]]) -> dict[str, Recipient]:
             kind=sink.settings.kind,
             prepares=_prepares(sink.settings),
             accepts=sink.accepts,
-            choice=_choice(sink.settings),
+            choice=sink.settings.choice.text,
         )
         for sink in sinks
     }
-
-
-def _choice(settings: SinkSettings) -> str:
-    chosen = {"types": settings.types, "affects": settings.affects_this_vm_only}
-    return canonical_json(chosen).decode()
 
 
 def _prepares(settings: SinkSettings) -> bool:

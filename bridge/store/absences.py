@@ -11,9 +11,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
-from bridge.store.recipient import UNKNOWN, Recipient, role_of
+from bridge.store.recipient import UNKNOWN, Accepts, Recipient, accepted_in, role_of
 
 Wants = Callable[[str, int, str, int | None], bool]
 """Checks whether a sink, by name, wants a record, by its sequence, its type, and whether that
@@ -92,7 +93,7 @@ def reconcile(
         role = kept_role or role_in_0_2_0(connection, name) or sinks.get(name, UNKNOWN).kind
         was[name] = (bool(active), role)
         if active and (name not in sinks or sinks[name].role != role):
-            note_ends_owed(connection, name, role, cursor)
+            note_ends_owed(connection, name, role, cursor, accepted_in(role, choices.get(name, "")))
         if active and name not in sinks:
             _mark_removed(connection, name, head)
     for name, recipient in sinks.items():
@@ -108,7 +109,8 @@ def reconcile(
             _owe_ends_of_retried(connection, name, recipient.role)
             _restart_in_role(connection, name, recipient.role)
         elif choices.get(name, recipient.choice) != recipient.choice:
-            _return_to_left_out(connection, name, recipient.role, wants)
+            accepted = accepted_in(role, choices[name])
+            _return_to_left_out(connection, name, recipient.role, wants, accepted)
         if not active:
             _add_sink(connection, name, recipient.role, head, is_new=name not in was)
             connection.execute(
@@ -136,9 +138,12 @@ def role_in_0_2_0(connection: sqlite3.Connection, sink: str) -> str | None:
     return None if newest is None else str(newest[0])
 
 
-def note_ends_owed(connection: sqlite3.Connection, sink: str, role: str, cursor: int) -> None:
+def note_ends_owed(
+    connection: sqlite3.Connection, sink: str, role: str, cursor: int, accepted: Accepts
+) -> None:
     """Note the events whose start a sink may have got in this role, but not their end. Called for a
-    sink that is removed or gets another role. Raises `sqlite3.Error`.
+    sink that is removed or gets another role. `accepted`: the records that it took. Raises
+    `sqlite3.Error`.
     """
     connection.execute(
         "INSERT OR IGNORE INTO acknowledged (event, sink, role, sequence) "
@@ -146,7 +151,8 @@ def note_ends_owed(connection: sqlite3.Connection, sink: str, role: str, cursor:
         "WHERE sink = ?2 AND event IS NOT NULL",
         (role, sink),
     )
-    _note_unconfirmed(connection, sink, role, cursor)
+    unconfirmed = _unconfirmed(connection, sink, cursor, accepted)
+    _note_unconfirmed(connection, sink, role, unconfirmed)
     connection.execute(
         "INSERT OR IGNORE INTO ends_owed (sink, role, event) "
         "SELECT ?1, ?2, key FROM events WHERE pending "
@@ -159,16 +165,32 @@ def note_ends_owed(connection: sqlite3.Connection, sink: str, role: str, cursor:
     )
 
 
-def _note_unconfirmed(connection: sqlite3.Connection, sink: str, role: str, cursor: int) -> None:
-    """Note the events of which a sink may have got a record after its cursor, because its answer
-    was not heard or not written: the bridge was killed, or the disk was full. Which of these
-    records the sink accepted is not known any more. Raises `sqlite3.Error`.
+def _unconfirmed(
+    connection: sqlite3.Connection, sink: str, cursor: int, accepted: Accepts
+) -> list[str]:
+    """Return the events of which a sink may have got a record after its cursor, because its answer
+    was not heard or not written: the bridge was killed, or the disk was full. Raises
+    `sqlite3.Error`.
     """
-    connection.execute(
-        "INSERT OR IGNORE INTO acknowledged (event, sink, role, sequence) "  # noqa: S608  # ours
-        "SELECT event, ?2, ?1, 0 FROM (SELECT event FROM records WHERE sequence > ?3 "
-        f"AND {NOT_MISSED_CONDITION} ORDER BY sequence LIMIT ?4) WHERE event IS NOT NULL",
-        (role, sink, cursor, MAX_UNCONFIRMED),
+    rows = connection.execute(
+        "SELECT event, type, affects FROM records "  # noqa: S608  # ours
+        f"WHERE event IS NOT NULL AND sequence > ?1 AND {NOT_MISSED_CONDITION} ORDER BY sequence",
+        (cursor, sink),
+    )
+    taken = (
+        event
+        for event, kind, concerns in rows
+        if accepted(kind, None if concerns is None else bool(concerns))
+    )
+    return list(islice(taken, MAX_UNCONFIRMED))
+
+
+def _note_unconfirmed(
+    connection: sqlite3.Connection, sink: str, role: str, events: Iterable[str]
+) -> None:
+    connection.executemany(
+        "INSERT OR IGNORE INTO acknowledged (event, sink, role, sequence) VALUES (?, ?, ?, 0)",
+        [(event, sink, role) for event in events],
     )
 
 
@@ -258,13 +280,15 @@ def _return_to_left_out(
     sink: str,
     role: str,
     wants: Wants,
+    accepted: Accepts,
 ) -> None:
     """Give a sink that accepts other records than before those that it had left out: the newest
     record of each event that is pending or that it may have got. `wants` decides by sequence,
-    type, and whether the record concerns this VM. Raises `sqlite3.Error`.
+    type, and whether the record concerns this VM; `accepted`: the records that it took before.
+    Raises `sqlite3.Error`.
     """
     cursor = _forget_passed(connection, sink)
-    _note_unconfirmed(connection, sink, role, cursor)
+    _note_unconfirmed(connection, sink, role, _unconfirmed(connection, sink, cursor, accepted))
     # The sink may still have to get records that it had left out, and accepted later.
     ((hidden,),) = connection.execute("SELECT max(last) FROM absences WHERE sink = ?", (sink,))
     rows = connection.execute(

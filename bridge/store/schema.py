@@ -10,6 +10,7 @@ from typing import Final
 
 from bridge.store.absences import note_ends_owed, role_in_0_2_0
 from bridge.store.progress import let_newer_follow
+from bridge.store.recipient import UNKNOWN
 from bridge.store.rows import upsert_meta
 
 SCHEMA_VERSION: Final = 4
@@ -121,7 +122,9 @@ def _begin_absences(connection: sqlite3.Connection) -> None:
     """
     removed = connection.execute("SELECT name, cursor FROM sinks WHERE NOT active").fetchall()
     for name, cursor in removed:
-        note_ends_owed(connection, name, role_in_0_2_0(connection, name) or "", cursor)
+        note_ends_owed(
+            connection, name, role_in_0_2_0(connection, name) or "", cursor, UNKNOWN.accepts
+        )
         connection.execute("INSERT INTO absences (sink, first) VALUES (?, ?)", (name, cursor))
 
 

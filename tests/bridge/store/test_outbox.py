@@ -12,6 +12,7 @@ from bridge.store.batch import Batch
 from bridge.store.database import Store, StoreError
 from bridge.store.outbox import Outbox
 from bridge.store.recipient import Accepts, Recipient
+from sinks.record_choice import RecordChoice
 from wire.record import (
     BRIDGE_DEAD_LETTER,
     BRIDGE_HEARTBEAT,
@@ -300,6 +301,29 @@ def test_a_sink_that_chooses_otherwise_gets_the_end_of_what_may_have_arrived(
     commit_to_all(store, outbox)
     choose(outbox, EVENTS, "now")
     assert sequences(got + drain(outbox)) == [2]
+
+
+@pytest.mark.parametrize("how", ["other types", "removed", "prepares"])
+def test_a_sink_gets_no_end_of_what_it_never_took(store: Store, outbox: Outbox, how: str) -> None:
+    """A sink that leaves out events of other VMs gets no end of one, although their records stood
+    behind its cursor on disk when its settings changed, or while it was out of the settings.
+    """
+    before = RecordChoice(types=["seb.event.*"], affects_this_vm_only=True)
+    now = RecordChoice(types=["seb.event.*", "seb.approval.*"], affects_this_vm_only=True)
+    choose(outbox, before.accepts, before.text)
+    others = {"event_id": "event-2", "resources": ("web_4",)}
+    store.commit([draft(1, event_id="event-1")], events=[event_row("event-1")])
+    assert sequences(drain(outbox)) == [1]
+    store.commit([draft(2, **others)], events=[event_row("event-2")])
+    assert drain(outbox) == []
+    if how == "removed":
+        outbox.register(recipients("another"))
+    if how == "prepares":
+        outbox.register({"ops": Recipient(kind="test", prepares=True, accepts=lambda *_: False)})
+    choose(outbox, now.accepts, now.text)
+    ended = draft(3, record_type=EVENT_ENDED, **others)
+    store.commit([ended], events=[event_row("event-2", pending=False)])
+    assert [each for each in drain(outbox) if each.sequence > 1] == []
 
 
 def test_a_sink_that_was_away_gets_the_end_of_what_it_left_out(
