@@ -48,6 +48,7 @@ def vm_row(vm: Vm) -> Values:
         "tags": _json(vm.tags) if vm.tags else _NO_TAGS,
         "bound_tags": _json(vm.bound_tags) if vm.bound_tags else _NO_TAGS,
         "replaced_tags": _json(vm.replaced_tags) if vm.replaced_tags else _NO_TAGS,
+        "earlier_instance_ids": _json(vm.earlier_instance_ids),
         "place": vm.place,
         "name_key": name_key(vm.name),
         "sort_name": sort_name(vm.name),
@@ -64,6 +65,7 @@ def vm_of(row: Row[Any]) -> Vm:
     )
     for name in ("tags", "bound_tags", "replaced_tags"):
         values[name] = {} if values[name] == _NO_TAGS else from_json(values[name])
+    values["earlier_instance_ids"] = tuple(from_json(row.earlier_instance_ids))
     return Vm(**values)
 
 
@@ -224,6 +226,7 @@ def preparation_row(preparation: ReportedPreparation, change_number: int) -> Val
         "cause": content.cause,
         "stream": preparation.stream,
         "sequence": preparation.sequence,
+        "begun_sequence": preparation.begun_sequence,
         "time": preparation.time,
         "change_number": change_number,
     }
@@ -236,6 +239,7 @@ def preparation_of(row: Row[Any]) -> ReportedPreparation:
         scope=row.scope,
         stream=row.stream,
         sequence=row.sequence,
+        begun_sequence=row.begun_sequence,
         time=row.time,
         content=PreparationContent(
             event_id=row.event_id,

@@ -226,7 +226,10 @@ class Fold:
         if vm is None or record.kind != "heartbeat" or not vms.is_later(vm, record):
             self.changes.duplicates += 1
             return
-        self._keep_vm(vms.with_record(vm, record, is_restored=True), record.received_at)
+        heard = self._keep_vm(vms.with_record(vm, record, is_restored=True), record.received_at)
+        self._preparations.put_back_store(
+            record, at=heard.reported_at(record.time, record.received_at)
+        )
 
     def _known_vm(self, vm_id: str) -> Vm | None:
         """Return a VM's row, or what an admin gave of a VM that was not heard yet."""

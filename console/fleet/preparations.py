@@ -50,6 +50,7 @@ class PreparationFold:
                 return
             if not reported.sequence and _is_same(before.content, reported.content):
                 return  # the record says more than the state document
+        reported = replace(reported, begun_sequence=_begun_sequence(reported, before))
         self.keep(reported, is_restored=is_restored)
 
     def begin_store(self, *, before: Vm | None, vm: Vm, record: IncomingRecord, at: float) -> None:
@@ -74,7 +75,9 @@ class PreparationFold:
     def put_back_store(self, record: IncomingRecord, *, at: float) -> None:
         """Change what a VM reported at this place of its stream or at later ones, before its store
         was put back to an earlier copy, as this record shows: what it prepared after the copy was
-        made counts for no state of its event any more. `at`: the time that it reports.
+        made counts for no state of its event any more. If the copy was made between the beginning
+        of a preparation and its end, the VM has to recover once more. `at`: the time that it
+        reports.
         """
         for (_, vm_id), reported in list(self._loaded.preparations.items()):
             is_undone = (
@@ -83,8 +86,9 @@ class PreparationFold:
                 and reported.sequence >= record.sequence
                 and reported.time < at
             )
-            if is_undone and reported.content.state != RECOVERED:
-                self.keep(_lost(reported, reported.time))
+            has_recovered = reported.content.state == RECOVERED
+            if is_undone and not (has_recovered and reported.begun_sequence >= record.sequence):
+                self.keep(_lost(_as_prepared(reported), reported.time))
 
     def keep(self, reported: ReportedPreparation, *, is_restored: bool = False) -> None:
         """Keep what a VM reports about its preparation. What it prepared for an ended event, or for
@@ -156,6 +160,25 @@ class PreparationFold:
         if reported.content.state == RECOVERED:
             return _is_past(latest)
         return _is_same(document.content, reported.content)
+
+
+def _begun_sequence(reported: ReportedPreparation, before: ReportedPreparation | None) -> int:
+    """Return the sequence of the record by which a preparation began; `before`: what the VM had
+    reported of the event.
+    """
+    goes_on = (
+        before is not None
+        and before.stream == reported.stream
+        and (before.content.state != RECOVERED or reported.content.state == RECOVERED)
+    )
+    return before.begun_sequence if before is not None and goes_on else reported.sequence
+
+
+def _as_prepared(reported: ReportedPreparation) -> ReportedPreparation:
+    """Return the preparation as before the VM had recovered from it, if it has."""
+    if reported.content.state != RECOVERED:
+        return reported
+    return replace(reported, content=replace(reported.content, state="prepared"))
 
 
 def _as_recovered(reported: ReportedPreparation, time: float) -> ReportedPreparation:

@@ -16,6 +16,8 @@ _CLOCK_SECONDS: Final = 300.0
 """A record with a time further ahead was made by a wrong clock, and does not count as newer."""
 _WITHOUT_SITE: Final = "0.1.0"
 """The version of the bridge whose records have no site."""
+_MAX_EARLIER_RUNS: Final = 10
+"""How many runs are known again, if their wills come late."""
 _NOT_SHOWN: Final = (
     "heard_at",
     "state_at",
@@ -24,7 +26,7 @@ _NOT_SHOWN: Final = (
     "sequence",
     "stream",
     "instance_id",
-    "earlier_instance_id",
+    "earlier_instance_ids",
     "lost_instance_id",
     "clock_behind",
     "change_number",
@@ -90,7 +92,7 @@ def with_record(
         replaced_tags=replaced_tags(identity.tags, vm.bound_tags) if vm.bound_tags else {},
         version=record.version,
         instance_id=record.instance_id,
-        earlier_instance_id=_earlier_run(vm, record.instance_id),
+        earlier_instance_ids=_earlier_runs(vm, record.instance_id),
         stream=record.stream,
         sequence=record.sequence,
         record_time=record.time,
@@ -209,7 +211,7 @@ def with_status(vm: Vm | None, status: IncomingStatus) -> Vm:
         vm,
         version=status.version,
         instance_id=run,
-        earlier_instance_id=_earlier_run(vm, run),
+        earlier_instance_ids=_earlier_runs(vm, run),
         stopped_at=None if returned else vm.stopped_at,
         lost_at=None,
         lost_instance_id=None,
@@ -220,20 +222,22 @@ def _is_of_earlier_run(status: IncomingStatus, vm: Vm) -> bool:
     """Check whether the bridge's run of a status was over when it sent its newest record. A broker
     may bring such a status late: it kept it for a session, or was put back. A record whose time is
     later than its arrival was made by a clock that was ahead: then its arrival is compared. A will
-    has no time: it is late if it is that of the run before.
+    has no time: it is late if it is that of a run before.
     """
     if status.instance_id == vm.instance_id:
         return False
     if status.is_lost:
-        return status.instance_id is not None and status.instance_id == vm.earlier_instance_id
+        return status.instance_id in vm.earlier_instance_ids
     if status.heard_at is None:
         return False
     return status.heard_at < min(vm.record_time, vm.heard_at)
 
 
-def _earlier_run(vm: Vm, instance_id: str | None) -> str | None:
-    """Return the run before this one, of a VM that is now in this run."""
-    return vm.earlier_instance_id if instance_id == vm.instance_id else vm.instance_id
+def _earlier_runs(vm: Vm, instance_id: str | None) -> tuple[str, ...]:
+    """Return the runs before this one, of a VM that is now in this run."""
+    if vm.instance_id is None or instance_id == vm.instance_id:
+        return vm.earlier_instance_ids
+    return (vm.instance_id, *vm.earlier_instance_ids)[:_MAX_EARLIER_RUNS]
 
 
 def with_state(vm: Vm | None, state: IncomingState) -> Vm:

@@ -53,8 +53,8 @@ vm: Final = Table(
     Column("replaced_tags", Text, nullable=False, server_default="{}"),
     Column("version", Text),
     Column("instance_id", Text),
-    # The run of its bridge before the present one.
-    Column("earlier_instance_id", Text),
+    # The runs of its bridge before the present one, as JSON, the newest first.
+    Column("earlier_instance_ids", Text, nullable=False, server_default="[]"),
     Column("stream", Text),
     Column("sequence", BigInteger, nullable=False),
     Column("record_time", Float(53), nullable=False),
@@ -266,6 +266,8 @@ preparation: Final = Table(
     Column("cause", Text),
     Column("stream", Text, nullable=False),
     Column("sequence", BigInteger, nullable=False),
+    # The sequence of the record by which it began, also once it has recovered.
+    Column("begun_sequence", BigInteger, nullable=False, server_default="0"),
     Column("time", Float(53), nullable=False),
     # When another VM reported that the event has left this VM out, by the console's clock.
     Column("left_out_at", Float(53)),

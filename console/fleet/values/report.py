@@ -79,3 +79,7 @@ class ReportedPreparation:
     """The sequence of the record; zero if the report is from a state document."""
     time: float
     """The time of the report, by the console's clock, as `Vm.reported_at` converts it."""
+    begun_sequence: int = 0
+    """The sequence of the record by which the preparation began, also once the VM has recovered;
+    zero if it is not known.
+    """

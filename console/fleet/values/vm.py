@@ -74,8 +74,8 @@ class Vm:
     version: str | None = None
     instance_id: str | None = None
     """The run of its bridge."""
-    earlier_instance_id: str | None = None
-    """The run before that one, if it is known."""
+    earlier_instance_ids: tuple[str, ...] = ()
+    """The runs before that one, the newest first, as far as they are known."""
     stream: str | None = None
     sequence: int = 0
     record_time: float = 0.0

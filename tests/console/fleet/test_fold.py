@@ -244,15 +244,16 @@ def test_a_will_of_an_earlier_run_that_comes_late_changes_nothing() -> None:
     command channel; that of a run of which only the will is known does.
     """
     known, vm = LoadedRows(), FakeVm()
-    fold_records(known, vm.started(now=NOW))
-    vm.session = "session-2"
-    fold_records(known, vm.started(now=NOW), at=AT + 10)
+    for number in range(3):
+        vm.session = f"session-{number}"
+        fold_records(known, vm.started(now=NOW), at=AT + 5 * number)
     online = incoming_status(vm, "online", at=AT + 10, commands=True)
     fold(known, [online])
-    first = FakeVm(session="session-1")
-    fold(known, [incoming_status(first, "offline", reason="lost", at=AT + 20)])
-    row = known.vms[vm.vm_id]
-    assert (row.lost_at, row.command_source, row.instance_id) == (None, "mqtt", "session-2")
+    for number in (0, 1):
+        earlier = FakeVm(session=f"session-{number}")
+        fold(known, [incoming_status(earlier, "offline", reason="lost", at=AT + 20)])
+        row = known.vms[vm.vm_id]
+        assert (row.lost_at, row.command_source, row.instance_id) == (None, "mqtt", "session-2")
     third = FakeVm(session="session-3")
     fold(known, [incoming_status(third, "offline", reason="lost", at=AT + 30)])
     row = known.vms[vm.vm_id]

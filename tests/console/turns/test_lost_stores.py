@@ -161,6 +161,60 @@ def test_a_vm_whose_store_was_put_back_is_asked_to_prepare_again(pair: EventOfTw
     assert cluster.state(0) == "approving"
 
 
+def test_a_vm_whose_store_was_put_back_to_when_it_was_prepared_is_away(
+    cluster: TurnCluster,
+) -> None:
+    """A VM has recovered, and then its store is put back to a copy that was made while it was
+    prepared: it is away until it has recovered once more.
+    """
+    cluster.announce(0)
+    assert cluster.step() == ["prepare db-0"]
+    cluster.says(0, "preparing")
+    cluster.says(0, "prepared")
+    cluster.answer("confirmed")
+    assert cluster.step() == ["approve db-0"]
+    copy = replace(cluster.vms[0], revisions=dict(cluster.vms[0].revisions), session="another")
+    cluster.now += timedelta(seconds=5)
+    cluster.end(0)
+    cluster.says(0, "recovered")
+    cluster.step()
+    assert cluster.state(0) == "over"
+    cluster.now += timedelta(minutes=20)
+    cluster.vms[0] = copy
+    cluster.tell(copy.started(now=cluster.now))
+    cluster.hear()
+    cluster.announce(1)
+    assert "prepare db-1" not in cluster.step()
+    cluster.now += timedelta(seconds=5)
+    cluster.says(0, "recovered")
+    assert "prepare db-1" in cluster.step()
+
+
+def test_a_store_that_was_put_back_to_before_its_event_has_nothing_to_recover_from(
+    cluster: TurnCluster,
+) -> None:
+    """A VM has recovered, and then its store is put back to a copy from before its event: it is
+    here, because it will report no recovery.
+    """
+    copy = replace(cluster.vms[0], revisions={}, session="another")
+    cluster.announce(0)
+    assert cluster.step() == ["prepare db-0"]
+    cluster.says(0, "preparing")
+    cluster.says(0, "prepared")
+    cluster.answer("confirmed")
+    cluster.step()
+    cluster.now += timedelta(seconds=5)
+    cluster.end(0)
+    cluster.says(0, "recovered")
+    cluster.step()
+    cluster.now += timedelta(minutes=20)
+    cluster.vms[0] = copy
+    cluster.tell(copy.started(now=cluster.now))
+    cluster.hear()
+    cluster.announce(1)
+    assert "prepare db-1" in cluster.step()
+
+
 def damaged(cluster: TurnCluster, number: int) -> None:
     """Damage the store of a VM: its bridge begins a new one, and records that."""
     old = cluster.vms[number]

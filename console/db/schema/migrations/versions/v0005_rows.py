@@ -119,8 +119,10 @@ def _change_vms() -> None:
         op.add_column("vm", _flag(name))
     for name in ("bound_tags", "replaced_tags"):
         op.add_column("vm", sa.Column(name, sa.Text(), nullable=False, server_default="{}"))
-    for name in ("reported_as", "earlier_instance_id"):
-        op.add_column("vm", sa.Column(name, sa.Text()))
+    op.add_column(
+        "vm", sa.Column("earlier_instance_ids", sa.Text(), nullable=False, server_default="[]")
+    )
+    op.add_column("vm", sa.Column("reported_as", sa.Text()))
     op.add_column("vm", sa.Column("conflict_at", sa.Float(53)))
     op.create_index("vm_conflict", "vm", ["conflict_at"])
     for name in ("resource_id", "site", "tags"):
@@ -256,6 +258,7 @@ def _create_preparations_and_turns() -> None:
         sa.Column("cause", sa.Text()),
         sa.Column("stream", sa.Text(), nullable=False),
         sa.Column("sequence", sa.BigInteger(), nullable=False),
+        sa.Column("begun_sequence", sa.BigInteger(), nullable=False, server_default="0"),
         sa.Column("time", sa.Float(53), nullable=False),
         sa.Column("left_out_at", sa.Float(53)),
         sa.Column("change_number", sa.BigInteger(), nullable=False),
