@@ -106,11 +106,9 @@ def decide(
     if not tracked.pending or tracked.event.event_status != "Scheduled":
         return None
     for rule in rules:
-        if not _concerns(rule, tracked):
-            continue
-        if rule.matches(tracked.event):
+        if matches(rule, tracked):
             return _decision_of(rule, tracked, vm_name, now, acknowledged)
-        unknown = rule.unknown(tracked.event)
+        unknown = rule.unknown(tracked.event) if _concerns(rule, tracked) else ()
         if unknown and _decision_of(rule, tracked, vm_name, now, acknowledged).answer != "approve":
             explanation = f"IMDS does not say its {' and '.join(unknown)}"
             return RuleDecision(rule=rule, answer="wait", explanation=explanation)

@@ -254,6 +254,15 @@ def test_every_key_that_narrows_a_rule_is_tried_against_covers() -> None:
     assert {"affects_this_vm", *NARROWING_VALUES} == NARROWING.keys()
 
 
+@settings(deadline=None)
+@given(RULES, EVENTS)
+def test_a_rule_decides_about_an_event_exactly_if_it_matches(
+    rule: Rule, about: TrackedEvent
+) -> None:
+    """No key that narrows a rule is left out where it decides."""
+    assert matches(rule, about) == (answer(rule, about=about) is not None)
+
+
 BESIDE: Sequence[str] = ("web_1", VM)
 """Two VMs, of which this one is the second."""
 SITUATIONS: dict[str, tuple[dict[str, Any], dict[str, Any], timedelta]] = {
