@@ -19,11 +19,11 @@ DEAD_SHOWN: Final = 1_000
 
 _END_AGAIN: Final = (
     "INSERT OR IGNORE INTO dead (sink, sequence, time, reason, attempts, again) "
-    "SELECT DISTINCT ?1, over.sequence, over.time, '', 0, 2 "
-    "FROM dead JOIN records AS older ON older.sequence = dead.sequence "
+    "SELECT ?1, over.sequence, over.time, '', 0, 2 "
+    "FROM (SELECT event, min(sequence) AS first FROM dead JOIN records USING (sequence) "
+    "WHERE sink = ?1 AND again GROUP BY event) AS older "
     "JOIN records AS over ON over.event = older.event "
-    "WHERE dead.sink = ?1 AND dead.again AND over.type = ?2 "
-    "AND over.sequence > older.sequence AND over.sequence <= ?3"
+    "WHERE over.type = ?2 AND over.sequence > older.first AND over.sequence <= ?3"
 )
 """The end of an event, of this type (parameter 2), that was not for the sink when it moved past it
 (parameter 3): it had refused the beginning, and is to get that now.

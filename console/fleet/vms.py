@@ -101,6 +101,7 @@ def with_record(
         lost_instance_id=vm.lost_instance_id,
         record_waited=waited,
         command_source=vm.command_source,
+        status_site=vm.status_site,
         prepares=vm.prepares if record.prepares is None else record.prepares,
         missing_records=vm.missing_records,
         pulled_at=vm.pulled_at,
@@ -204,7 +205,7 @@ def with_status(vm: Vm | None, status: IncomingStatus) -> Vm:
         vm = _heard(vm, at, status.source)
     if not status.is_online:
         return vm
-    vm = replace(vm, prepares=status.prepares)
+    vm = replace(vm, prepares=status.prepares, status_site=status.site)
     returned = vm.stopped_at is not None and status.instance_id != vm.instance_id
     run = status.instance_id if vm.stopped_at is None or returned else vm.instance_id
     return replace(
@@ -222,12 +223,13 @@ def _is_of_earlier_run(status: IncomingStatus, vm: Vm) -> bool:
     """Check whether the bridge's run of a status was over when it sent its newest record. A broker
     may bring such a status late: it kept it for a session, or was put back. A record whose time is
     later than its arrival was made by a clock that was ahead: then its arrival is compared. A will
-    has no time: it is late if it is that of a run before.
+    has no time: it is late if it is that of a run before, or at the topic of a former site.
     """
     if status.instance_id == vm.instance_id:
         return False
     if status.is_lost:
-        return status.instance_id in vm.earlier_instance_ids
+        is_elsewhere = vm.status_site not in (None, status.site)
+        return is_elsewhere or status.instance_id in vm.earlier_instance_ids
     if status.heard_at is None:
         return False
     return status.heard_at < min(vm.record_time, vm.heard_at)

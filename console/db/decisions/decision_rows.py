@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, Select, insert, or_, select, update
+from sqlalchemy import Connection, Select, func, insert, or_, select, update
 
 from console.db import rows
 from console.db.bulk import rows_in
@@ -169,8 +169,11 @@ def decisions_over(
 
 
 def site_of(connection: Connection, vm_id: str) -> str | None:
-    """Return the site of a VM, which is a part of its topics; None if the VM is not known."""
-    wanted = select(tables.vm.c.site).where(tables.vm.c.vm_id == vm_id)
+    """Return the site of a VM's topics: that at which it was last online; None if the VM is not
+    known.
+    """
+    c = tables.vm.c
+    wanted = select(func.coalesce(c.status_site, c.site)).where(c.vm_id == vm_id)
     return connection.execute(wanted).scalar_one_or_none()
 
 

@@ -71,6 +71,8 @@ vm: Final = Table(
     Column("retired_at", Float(53)),
     Column("retired_by", Text),
     Column("command_source", Text),
+    # The site of the MQTT topics at which it was last online; its commands go there.
+    Column("status_site", Text),
     Column("missing_records", BigInteger, nullable=False),
     Column("change_number", BigInteger, nullable=False),
     # Whether it has a program that prepares.

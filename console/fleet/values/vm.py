@@ -96,6 +96,10 @@ class Vm:
     """How many seconds the newest record has waited at the VM, more than a heartbeat does."""
     command_source: str | None = None
     """The name of the source over which it takes commands."""
+    status_site: str | None = None
+    """The site of the MQTT topics at which it was last online. It differs from `site` if that was
+    given at its enrolment, or the VM reports another one that nobody has accepted yet.
+    """
     prepares: bool = False
     """Whether it has a program that prepares."""
     missing_records: int = 0

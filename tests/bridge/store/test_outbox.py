@@ -700,6 +700,28 @@ def test_a_retry_works_in_proportion_to_the_dead_records(tmp_path: Path) -> None
     assert delivery_of_many < 1.5 * delivery
 
 
+def work_of_flapping(directory: Path, count: int) -> int:
+    """Have so many dead records of one event tried again, which has ended and come back as often;
+    return how much SQLite works for that.
+    """
+    with opened(directory) as store:
+        outbox = Outbox(store)
+        outbox.register(recipients("ops"))
+        for number in range(count):
+            store.commit([draft(event_id="E-1"), draft(event_id="E-1", record_type=EVENT_ENDED)])
+            outbox.mark_dead("ops", 2 * number + 1, reason="no", attempts=1, now=NOW)
+        drain(outbox, limit=count)
+        return work(store, lambda: outbox.retry("ops", None))
+
+
+def test_a_retry_of_one_event_works_in_proportion_to_its_records(tmp_path: Path) -> None:
+    """An event that ends and comes back again and again makes a retry work no more for each of its
+    dead records.
+    """
+    few = work_of_flapping(tmp_path / "few", 25)
+    assert work_of_flapping(tmp_path / "many", 100) < 6 * few
+
+
 def test_a_record_that_follows_a_retried_one_is_not_dead(store: Store, outbox: Outbox) -> None:
     """A record that the sink gets again after a retried one is in its backlog, and not dead: it is
     not listed, and not dropped, whether the older one has been delivered or not.

@@ -8,6 +8,9 @@ import pytest
 from support.console.turn_cluster import TurnCluster
 
 from console.audit.audit_log import all_rows
+from console.db.decisions.decision_rows import site_of
+from console.records.parse import parse_status
+from wire.moment import rfc3339
 
 
 def test_a_prepare_command_is_sent_again_until_it_is_answered(cluster: TurnCluster) -> None:
@@ -117,3 +120,18 @@ def test_a_command_that_was_fetched_counts_although_it_is_offered_again(
     cluster.now += timedelta(seconds=71)
     cluster.poll()
     assert cluster.step() == ["prepare db-1"]
+
+
+def test_commands_go_to_the_site_at_which_their_vm_is_online(cluster: TurnCluster) -> None:
+    """A VM whose site was given at its enrolment, or that reports another one that nobody has
+    accepted yet, gets its commands all the same.
+    """
+    vm = cluster.vms[0]
+    online = vm.status(commands=True, prepares=True, time=rfc3339(cluster.now))
+    at = cluster.now.timestamp()
+    cluster.store(
+        [parse_status(online, source="broker", received_at=at, vm_id=vm.vm_id, site="paris")]
+    )
+    with cluster.snapshots.open() as snapshot:
+        assert site_of(snapshot.connection, vm.vm_id) == "paris"
+        assert site_of(snapshot.connection, cluster.vms[1].vm_id) == "default"

@@ -260,6 +260,20 @@ def test_a_will_of_an_earlier_run_that_comes_late_changes_nothing() -> None:
     assert (row.lost_at, row.command_source) == (AT + 30, None)
 
 
+def test_the_will_at_the_topic_of_a_former_site_changes_nothing() -> None:
+    """A will that the broker keeps at the topic of a former site does not make the VM lost, which
+    is online at another topic now.
+    """
+    known, vm = LoadedRows(), FakeVm(session="session-9")
+    fold_records(known, vm.started(now=NOW))
+    fold(known, [incoming_status(vm, "online", commands=True)])
+    former = FakeVm(session="session-0").status("offline", reason="lost")
+    will = parse_status(former, source="mqtt", received_at=AT + 5, vm_id=vm.vm_id, site="former")
+    fold(known, [will])
+    row = known.vms[vm.vm_id]
+    assert (row.lost_at, row.command_source, row.status_site) == (None, "mqtt", "default")
+
+
 def test_a_status_counts_although_the_clock_was_ahead_in_the_run_before() -> None:
     """The status of a new run counts although the records of the run before had later times, since
     the clock was ahead then.

@@ -88,9 +88,9 @@ def test_two_vms_that_differ_in_a_field_outside_of_the_fingerprint_are_shown(
     """The event is marked as differing, and says which VM reports what."""
     first, second = FakeVm(name="web-1"), FakeVm(name="web-2")
     with ConsoleStage(tmp_path) as stage:
-        value = example_of(name)
-        another = value + 1 if isinstance(value, int) else f"{value}, too"
-        for vm, value in ((first, value), (second, another)):
+        one = example_of(name)
+        other = one + 1 if isinstance(one, int) else f"{one}, too"
+        for vm, value in ((first, one), (second, other)):
             record = vm.event("E", resources=["web-1", "web-2"], now=stage.now)
             event = {**record.data["event"], name: value}
             stage.put(vm.record(EVENT_SCHEDULED, {**record.data, "event": event}, now=stage.now))

@@ -122,7 +122,8 @@ def _change_vms() -> None:
     op.add_column(
         "vm", sa.Column("earlier_instance_ids", sa.Text(), nullable=False, server_default="[]")
     )
-    op.add_column("vm", sa.Column("reported_as", sa.Text()))
+    for name in ("reported_as", "status_site"):
+        op.add_column("vm", sa.Column(name, sa.Text()))
     op.add_column("vm", sa.Column("conflict_at", sa.Float(53)))
     op.create_index("vm_conflict", "vm", ["conflict_at"])
     for name in ("resource_id", "site", "tags"):
