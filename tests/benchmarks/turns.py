@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -122,9 +123,10 @@ def _fill(directory: Path, vms: Sequence[FakeVm], crowded: int) -> None:
     database = Database(database_url(ConsoleSettings(state_dir=directory)))
     database.open()
     try:
-        records = list(_records(vms, crowded))
-        for start in range(0, len(records), _BATCH):
-            store(database, records[start : start + _BATCH])
+        records = _records(vms, crowded)
+        # Each is made when it is stored, or it seems to have waited at its VM.
+        while batch := list(islice(records, _BATCH)):
+            store(database, batch)
         with database.writing.begin() as connection:
             # As if the status of each said at the broker that it takes commands.
             connection.exec_driver_sql("UPDATE vm SET command_source = ?", (_SOURCE,))
@@ -133,8 +135,8 @@ def _fill(directory: Path, vms: Sequence[FakeVm], crowded: int) -> None:
 
 
 def _records(vms: Sequence[FakeVm], crowded: int) -> Iterator[Record]:
+    yield from (vm.heartbeat() for vm in vms)
     now = datetime.now(UTC)
-    yield from (vm.heartbeat(now=now) for vm in vms)
     for group in range(crowded):
         for place in range(BEHIND + 1):
             vm = vms[group * MEMBERS + place]
