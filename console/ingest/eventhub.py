@@ -21,8 +21,8 @@ from azure.eventhub.aio import EventHubConsumerClient, PartitionContext
 from console.db.connection.opening import Database
 from console.db.sources.checkpoints import RENEWAL_SECONDS, Checkpoint
 from console.ingest.checkpoints import Checkpoints
-from console.ingest.delivery import Delivery, QuarantinedMessage
 from console.ingest.settings import EventHubSource
+from console.ingest.source_batch import QuarantinedMessage, SourceBatch
 from console.ingest.state import SourceState
 from console.ingest.writer import Writer
 from console.records.incoming import IncomingMessage, IncomingRecord
@@ -182,11 +182,11 @@ class EventHubReader:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[bool] = loop.create_future()
 
-        def on_end(stored: bool) -> None:  # noqa: FBT001  # as Delivery.on_end
+        def on_end(stored: bool) -> None:  # noqa: FBT001  # as SourceBatch.on_end
             loop.call_soon_threadsafe(_settle, answer, stored)
 
         items = [self._item(event) for event in events]
-        delivery = Delivery(
+        delivery = SourceBatch(
             source=self._state.name,
             items=items,
             on_end=on_end,

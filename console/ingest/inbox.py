@@ -6,7 +6,7 @@ import queue
 import threading
 from collections import deque
 
-from console.ingest.delivery import Delivery
+from console.ingest.source_batch import SourceBatch
 
 
 class Inbox:
@@ -15,7 +15,7 @@ class Inbox:
     def __init__(self, *, most: int, most_bytes: int) -> None:
         self._most = most
         self._most_bytes = most_bytes
-        self._waiting: deque[Delivery] = deque()
+        self._waiting: deque[SourceBatch] = deque()
         self._bytes = 0
         lock = threading.Lock()
         self._arrived = threading.Condition(lock)
@@ -25,7 +25,7 @@ class Inbox:
         """Return how many deliveries wait."""
         return len(self._waiting)
 
-    def put(self, delivery: Delivery, timeout: float | None = None) -> None:
+    def put(self, delivery: SourceBatch, timeout: float | None = None) -> None:
         """Add a delivery. One that alone is larger than the limit is accepted when nothing else
         waits. Raises `queue.Full` after `timeout` seconds without room.
         """
@@ -36,7 +36,7 @@ class Inbox:
             self._bytes += delivery.size
             self._arrived.notify()
 
-    def pop(self, timeout: float) -> Delivery | None:
+    def pop(self, timeout: float) -> SourceBatch | None:
         """Return the delivery that has waited longest; None if none arrives within `timeout`
         seconds.
         """
@@ -48,7 +48,7 @@ class Inbox:
             self._made_room.notify_all()
             return delivery
 
-    def _has_room(self, delivery: Delivery) -> bool:
+    def _has_room(self, delivery: SourceBatch) -> bool:
         if not self._waiting:
             return True
         return len(self._waiting) < self._most and self._bytes + delivery.size <= self._most_bytes

@@ -6,8 +6,8 @@ from dataclasses import replace
 from math import ceil
 from typing import Final
 
-from console.ingest.delivery import QuarantinedMessage
 from console.ingest.retained_topics import RETAINED
+from console.ingest.source_batch import QuarantinedMessage
 from console.records.incoming import IncomingMessage, IncomingRecord
 from console.records.parse import ForeignError, parse_record, parse_state, parse_status
 from sinks.kinds.mqtt.messages import EVENT_EXPIRY, RECEIPT_EXPIRY

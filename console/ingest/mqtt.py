@@ -17,10 +17,10 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from console.db.bulk import portions
 from console.ingest.command_publisher import CommandPublisher
-from console.ingest.delivery import Delivery, QuarantinedMessage
 from console.ingest.messages import filters, read_message, retained_filters, vm_of_topic
 from console.ingest.retained_topics import RetainedTopics
 from console.ingest.settings import MqttSource
+from console.ingest.source_batch import QuarantinedMessage, SourceBatch
 from console.ingest.state import SourceState
 from console.ingest.vm_limits import TOO_MUCH, VmLimits
 from console.ingest.writer import Writer
@@ -245,7 +245,7 @@ class MqttReader:
             self._state.lag = item.received_at - item.sent_at
         self._received += 1
 
-        def on_end(stored: bool) -> None:  # noqa: FBT001  # as Delivery.on_end
+        def on_end(stored: bool) -> None:  # noqa: FBT001  # as SourceBatch.on_end
             # A message of a connection that has ended is sent again over the next one.
             if session is not self._session or not session.is_alive:
                 return
@@ -257,7 +257,7 @@ class MqttReader:
         if item is None:
             on_end(True)  # noqa: FBT003  # there is nothing to store
             return
-        delivery = Delivery(
+        delivery = SourceBatch(
             source=self._state.name, items=[item], on_end=on_end, size=len(message.payload)
         )
         while True:

@@ -9,7 +9,7 @@ import threading
 from dataclasses import dataclass
 from typing import Final
 
-from console.ingest.delivery import QuarantinedMessage
+from console.ingest.source_batch import QuarantinedMessage
 from console.records.incoming import IncomingMessage, IncomingRecord, IncomingState
 
 BURST_MINUTES: Final = 10

@@ -41,10 +41,10 @@ from console.db.upkeep.retention import delete_before
 from console.db.upkeep.timed_changes import write_timed_changes
 from console.fleet.contact import BY_HEARTBEATS, SilentTime
 from console.fleet.limits import LIMITS
-from console.ingest.delivery import Delivery, QuarantinedMessage
 from console.ingest.inbox import Inbox
+from console.ingest.intake_counters import IntakeCounters
 from console.ingest.listening import ListeningLog
-from console.ingest.progress import Progress
+from console.ingest.source_batch import QuarantinedMessage, SourceBatch
 from console.records.incoming import IncomingMessage, IncomingRecord
 from console.turns.groups import Grouping
 from sinks.shared.errors import SebError
@@ -118,7 +118,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self.opened = threading.Event()
         """Set once the database is open and its schema is current."""
-        self.progress = Progress()
+        self.progress = IntakeCounters()
 
     def start(self) -> None:
         """Start the thread; the database need not be reachable yet."""
@@ -135,7 +135,7 @@ class Writer:
         """How many deliveries wait."""
         return len(self._inbox)
 
-    def put(self, delivery: Delivery, *, timeout: float | None = None) -> None:
+    def put(self, delivery: SourceBatch, *, timeout: float | None = None) -> None:
         """Add a delivery; wait while the queue is full. Raises `queue.Full` after `timeout`
         seconds.
         """
@@ -266,7 +266,7 @@ class Writer:
                     _LOG.info("the database works again", extra={"action": "database_recovered"})
                 return True
 
-    def _next_batch(self) -> list[Delivery]:
+    def _next_batch(self) -> list[SourceBatch]:
         """Return everything that waits. If that is only heartbeats, wait a moment for more."""
         first = self._inbox.pop(timeout=0.2)
         if first is None:
@@ -287,7 +287,7 @@ class Writer:
             patient = patient and _only_heartbeats(each)
         return batch
 
-    def _commit_all(self, batch: Sequence[Delivery]) -> None:
+    def _commit_all(self, batch: Sequence[SourceBatch]) -> None:
         """Commit and confirm deliveries, until the console stops. If the database did not accept as
         many before, commit them in smaller parts, because a transaction that took too long would do
         so again.
@@ -305,14 +305,14 @@ class Writer:
                 with suppress(Exception):  # a source that has gone must not end the writer
                     delivery.on_end(stored)
 
-    def _commit(self, batch: Sequence[Delivery]) -> None:
+    def _commit(self, batch: Sequence[SourceBatch]) -> None:
         try:
             self._commit_or_isolate(batch)
         except _ABOUT_THE_DATABASE:
             self._max_deliveries = max(1, len(batch) // 2)
             raise
 
-    def _commit_or_isolate(self, batch: Sequence[Delivery]) -> None:
+    def _commit_or_isolate(self, batch: Sequence[SourceBatch]) -> None:
         try:
             self._commit_together(batch)
         except _ABOUT_THE_DATABASE as error:
@@ -322,7 +322,7 @@ class Writer:
         except Exception:  # noqa: BLE001  # something in the batch, or a bug that it brings out
             self._isolate(batch)
 
-    def _isolate(self, batch: Sequence[Delivery]) -> None:
+    def _isolate(self, batch: Sequence[SourceBatch]) -> None:
         """Commit each delivery of a batch by itself, because one item cannot be stored."""
         for delivery in batch:
             self._isolate_items(delivery.source, delivery.items)
@@ -338,7 +338,7 @@ class Writer:
         if not items:
             return
         try:
-            self._commit_together([Delivery(source=source, items=items, on_end=_nothing)])
+            self._commit_together([SourceBatch(source=source, items=items, on_end=_nothing)])
         except Exception as error:
             is_of_data = _sqlstate(error).startswith(_ABOUT_DATA)
             if isinstance(error, _ABOUT_THE_DATABASE) and not is_of_data:
@@ -355,7 +355,9 @@ class Writer:
             quarantined = QuarantinedMessage(
                 reason="unstorable", message=message, sample=sample, at=self._now()
             )
-            self._commit_together([Delivery(source=source, items=[quarantined], on_end=_nothing)])
+            self._commit_together(
+                [SourceBatch(source=source, items=[quarantined], on_end=_nothing)]
+            )
 
     def _quarantine_excess(
         self, connection: Connection, quarantined: Iterable[tuple[str, IncomingRecord]]
@@ -374,7 +376,7 @@ class Writer:
             )
             self.progress.quarantined[(source, reason)] += len(several)
 
-    def _commit_together(self, batch: Sequence[Delivery]) -> None:
+    def _commit_together(self, batch: Sequence[SourceBatch]) -> None:
         """Write everything that a batch changes, in one transaction."""
         items = [item for each in batch for item in each.items if _is_about_a_vm(item)]
         with begin_write(self._database) as (connection, change_number):
@@ -423,7 +425,7 @@ def _is_about_a_vm(item: IncomingMessage | QuarantinedMessage) -> TypeGuard[Inco
     )
 
 
-def _only_heartbeats(delivery: Delivery) -> bool:
+def _only_heartbeats(delivery: SourceBatch) -> bool:
     return all(
         isinstance(item, IncomingRecord) and item.kind == "heartbeat" for item in delivery.items
     )
@@ -434,5 +436,5 @@ def _sqlstate(error: Exception) -> str:
     return getattr(getattr(error, "orig", None), "sqlstate", None) or ""
 
 
-def _nothing(_stored: bool) -> None:  # noqa: FBT001  # as Delivery.on_end
+def _nothing(_stored: bool) -> None:  # noqa: FBT001  # as SourceBatch.on_end
     pass

@@ -10,7 +10,7 @@ from typing import Final
 
 from console.audit import audit_log
 from console.audit.chain import Head
-from console.db import notices as store
+from console.db import notices as notice_rows
 from console.db.decisions import decision_rows, turn_rows
 from console.db.events.event_reports import reports_of_named_vms
 from console.db.notices import EndCounts, Incident
@@ -73,15 +73,15 @@ def due_notices(snapshot: Snapshot, *, begun: float) -> NoticeCandidates:
         others.append(_head_notice(head, snapshot.now))
     about, others = _with_other_scopes(snapshot, about, others)
     ids = [each.id for each in (*others, *(notice for _, notice in about))]
-    new = store.not_stored(snapshot.connection, ids)
-    incidents = store.incidents(snapshot.connection, "contact")
+    new = notice_rows.not_stored(snapshot.connection, ids)
+    incidents = notice_rows.incidents(snapshot.connection, "contact")
     within_bounds = _within_bounds(snapshot, [each for each in about if each[1].id in new])
     return NoticeCandidates(
         notices=[*(each for each in others if each.id in new), *within_bounds],
         vms=_vms_to_check(snapshot, since, incidents),
         incidents=incidents,
         conflicts=snapshot.vms.vms_in_conflict(),
-        conflict_incidents=store.incidents(snapshot.connection, "identity"),
+        conflict_incidents=notice_rows.incidents(snapshot.connection, "identity"),
     )
 
 
@@ -94,7 +94,7 @@ def _with_other_scopes(
     of_events = [notice for _, notice in about] + [
         each for each in others if each.scope is not None
     ]
-    first_scopes = store.first_noticed_scopes(
+    first_scopes = notice_rows.first_noticed_scopes(
         snapshot.connection, {each.subject for each in of_events}
     )
     for each in of_events:
@@ -116,11 +116,11 @@ def _within_bounds(snapshot: Snapshot, about: Sequence[AboutEvent]) -> list[Noti
     """
     if not about:
         return []
-    counts = store.recent_event_notices(snapshot.connection, snapshot.now - _BOUND_SECONDS)
+    counts = notice_rows.recent_event_notices(snapshot.connection, snapshot.now - _BOUND_SECONDS)
     found = []
     for known, notice in about:
         vm_id = known.event.shown_by
-        if counts[vm_id] < store.MAX_OF_ONE:
+        if counts[vm_id] < notice_rows.MAX_OF_ONE:
             counts[vm_id] += 1
             found.append((counts[vm_id], notice))
     return [notice for _, notice in sorted(found, key=lambda each: each[0])]
@@ -135,7 +135,9 @@ def _due_notices(snapshot: Snapshot) -> list[AboutEvent]:
         for known in snapshot.event_lists.open_events()
     ]
     due = [(known, state) for known, state in opened if state in event_notices.DUE]
-    ends = store.count_end_notices(snapshot.connection, {known.event.event_id for known, _ in due})
+    ends = notice_rows.count_end_notices(
+        snapshot.connection, {known.event.event_id for known, _ in due}
+    )
     found: list[AboutEvent] = []
     for known, state in due:
         times_ended = ends.get(known.event.key, EndCounts()).total
@@ -149,8 +151,8 @@ def _end_notices(snapshot: Snapshot, since: float) -> list[AboutEvent]:
     measured.
     """
     settled = snapshot.now - _SETTLE_SECONDS
-    ended = store.ended_without_notice(snapshot.connection, since, settled)
-    ends = store.count_end_notices(snapshot.connection, {event_id for event_id, _ in ended})
+    ended = notice_rows.ended_without_notice(snapshot.connection, since, settled)
+    ends = notice_rows.count_end_notices(snapshot.connection, {event_id for event_id, _ in ended})
     found: list[AboutEvent] = []
     reports = reports_of_named_vms(snapshot.connection, ended)
     for known in snapshot.events.events_by_key(ended).values():
@@ -204,7 +206,9 @@ def _vms_to_check(
     others = [vm_id for vm_id in {*incidents, *events_by_vm} if vm_id not in silent]
     # VMs that come and go: an incident that would open now waits, and opens later if it still
     # holds.
-    waiting = store.at_away_limit(snapshot.connection, snapshot.now - _BOUND_SECONDS) - {*incidents}
+    waiting = notice_rows.at_away_limit(snapshot.connection, snapshot.now - _BOUND_SECONDS) - {
+        *incidents
+    }
     found = []
     for each in [*silent.values(), *snapshot.vms.vms_with_ids(others)]:
         if each.vm.vm_id in waiting:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from console.db import notices as store
+from console.db import notices as notice_rows
 from console.db.connection.errors import message_of
 from console.db.connection.transactions import write_to
 from console.db.notices import IncidentSubject
@@ -81,7 +81,7 @@ class NoticeWorker:
         if self._begun is not None:
             try:
                 with self._database.writing.begin() as connection:
-                    store.release(connection, self._run_id)
+                    notice_rows.release(connection, self._run_id)
             except SQLAlchemyError as error:  # the claims end by themselves
                 _LOG.debug("%s", message_of(error))
 
@@ -120,8 +120,8 @@ class NoticeWorker:
     def _begin(self) -> float:
         """Start the workers; return when consoles of this database began to send notices."""
         with write_to(self._database) as (connection, _):
-            begun = store.first_console_start(connection, self._snapshots.clock())
-            store.insert_cursors(connection, [each.name for each in self.workers])
+            begun = notice_rows.first_console_start(connection, self._snapshots.clock())
+            notice_rows.insert_cursors(connection, [each.name for each in self.workers])
         for each in self.workers:
             each.start()
         return begun
@@ -140,14 +140,14 @@ class NoticeWorker:
         if about_contact.is_empty and about_identity.is_empty and not found.notices:
             return
         with write_to(self._database) as (connection, _):
-            known = found.known(store.incidents(connection, "contact"))
+            known = found.known(notice_rows.incidents(connection, "contact"))
             about_contact = vm_notices(found.vms, known, now)
             _store_incidents(connection, "contact", about_contact, now)
-            known = store.incidents(connection, "identity")
+            known = notice_rows.incidents(connection, "identity")
             about_identity = conflict_notices(found.conflicts, known, now)
             _store_incidents(connection, "identity", about_identity, now)
             every = [*found.notices, *about_contact.notices, *about_identity.notices]
-            store.insert_notices(connection, every, base=self._base, site=self._site, now=now)
+            notice_rows.insert_notices(connection, every, base=self._base, site=self._site, now=now)
         for worker in self.workers:
             worker.wake()
 
@@ -156,5 +156,5 @@ def _store_incidents(
     connection: Connection, about: IncidentSubject, found: IncidentNotices, now: float
 ) -> None:
     """Store the incidents that these notices open, and delete those that they end."""
-    store.delete_incidents(connection, about, found.ended)
-    store.upsert_incidents(connection, about, found.opened, now)
+    notice_rows.delete_incidents(connection, about, found.ended)
+    notice_rows.upsert_incidents(connection, about, found.opened, now)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from console.db import notices as store
+from console.db import notices as notice_rows
 from console.db.connection.errors import message_of
 from console.db.connection.opening import Database
 from console.notify.sinks import accepts
@@ -156,10 +156,10 @@ class SinkWorker:
     def _claim(self) -> list[Record]:
         """Return the next notices, if this console is the one that delivers to the sink."""
         with self._database.reading.begin() as connection:
-            if not store.is_waiting(connection, self.name):
+            if not notice_rows.is_waiting(connection, self.name):
                 return []
         with self._database.writing.begin() as connection:
-            return store.claim(
+            return notice_rows.claim(
                 connection, self.name, self._run_id, now=self._now(), limit=self._sink.BATCH
             )
 
@@ -205,7 +205,7 @@ class SinkWorker:
     def _advance(self, number: int) -> None:
         self._acknowledged = number
         with self._database.writing.begin() as connection:
-            store.advance(connection, self.name, self._run_id, number)
+            notice_rows.advance(connection, self.name, self._run_id, number)
         self._acknowledged = 0
 
     def _note_failure(self, error: Exception) -> float:

@@ -19,8 +19,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from console.fleet.candidates import PULL
-from console.ingest.delivery import Delivery, QuarantinedMessage
 from console.ingest.signature import UnsignedError, require_signature
+from console.ingest.source_batch import QuarantinedMessage, SourceBatch
 from console.ingest.vm_secrets import KEY_IS_MISSING
 from console.records.incoming import IncomingRecord
 from console.records.parse import ForeignError, parse_record, vm_of
@@ -93,14 +93,14 @@ class _RecordEndpoint(ABC):
         loop = asyncio.get_running_loop()
         committed: asyncio.Future[bool] = loop.create_future()
 
-        def answer(stored: bool) -> None:  # noqa: FBT001  # as Delivery.on_end
+        def answer(stored: bool) -> None:  # noqa: FBT001  # as SourceBatch.on_end
             if not committed.done():
                 committed.set_result(stored)
 
         def on_end(stored: bool) -> None:  # noqa: FBT001  # on the writer's thread
             loop.call_soon_threadsafe(answer, stored)
 
-        delivery = Delivery(
+        delivery = SourceBatch(
             source=record.source, items=[record], on_end=on_end, size=len(record.body)
         )
         try:
@@ -120,7 +120,7 @@ class _RecordEndpoint(ABC):
         message = QuarantinedMessage(
             reason=error.reason, message=f"{vm_id}: {error}", sample=body[:_SAMPLE_BYTES], at=at
         )
-        delivery = Delivery(source=self._source, items=[message], on_end=lambda _stored: None)
+        delivery = SourceBatch(source=self._source, items=[message], on_end=lambda _stored: None)
         if writer.waiting <= _MAX_WAITING:
             with suppress(queue.Full):
                 writer.put(delivery, timeout=0)

@@ -7,13 +7,13 @@ import threading
 
 import pytest
 
-from console.ingest.delivery import Delivery
 from console.ingest.inbox import Inbox
+from console.ingest.source_batch import SourceBatch
 
 
-def delivery(size: int) -> Delivery:
+def delivery(size: int) -> SourceBatch:
     """Return a delivery of so many bytes."""
-    return Delivery(source="s", items=(), on_end=lambda _stored: None, size=size)
+    return SourceBatch(source="s", items=(), on_end=lambda _stored: None, size=size)
 
 
 def test_first_in_first_out() -> None:

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from support.console.records import FakeVm
 
-from console.ingest.delivery import QuarantinedMessage
 from console.ingest.messages import filters, read_message, retained_filters
+from console.ingest.source_batch import QuarantinedMessage
 from console.records.incoming import IncomingRecord, IncomingStatus
 from sinks.kinds.mqtt.messages import EVENT_EXPIRY
 from wire.record import Record

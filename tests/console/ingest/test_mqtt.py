@@ -22,10 +22,10 @@ from support.mqtt.mosquitto import Mosquitto
 
 from console.db.connection.opening import DATABASE_FILE
 from console.ingest.client_id import kept_client_id
-from console.ingest.delivery import Delivery, QuarantinedMessage
 from console.ingest.messages import read_message
 from console.ingest.mqtt import MqttReader
 from console.ingest.settings import MqttSource
+from console.ingest.source_batch import QuarantinedMessage, SourceBatch
 from console.ingest.state import SourceState
 from console.ingest.vm_limits import VmLimits
 from console.ingest.writer import Writer
@@ -292,9 +292,9 @@ class HeldInbox:
     """A writer that accepts everything, and commits nothing until a test lets it."""
 
     def __init__(self) -> None:
-        self.taken: queue.Queue[Delivery] = queue.Queue()
+        self.taken: queue.Queue[SourceBatch] = queue.Queue()
 
-    def put(self, delivery: Delivery, *, timeout: float | None = None) -> None:
+    def put(self, delivery: SourceBatch, *, timeout: float | None = None) -> None:
         self.taken.put(delivery)
 
 

@@ -23,7 +23,7 @@ from support.mqtt.mosquitto import Mosquitto
 from support.sinks.http_server import HttpServer
 
 from console.config.settings import ConsoleSettings
-from console.db import notices as store
+from console.db import notices as notice_rows
 from console.db.batches.batch_transaction import write_batch
 from console.db.connection.errors import DatabaseFailedError
 from console.db.connection.opening import Database, database_url
@@ -169,9 +169,9 @@ class NoticedFleet:
         told = vm_notices(found.vms, found.incidents, at)
         every = [*found.notices, *told.notices]
         with write_to(self.database) as (connection, _):
-            store.delete_incidents(connection, "contact", told.ended)
-            store.upsert_incidents(connection, "contact", told.opened, at)
-            store.insert_notices(connection, every, base="http://c", site="console", now=at)
+            notice_rows.delete_incidents(connection, "contact", told.ended)
+            notice_rows.upsert_incidents(connection, "contact", told.opened, at)
+            notice_rows.insert_notices(connection, every, base="http://c", site="console", now=at)
         return every
 
 
@@ -584,7 +584,7 @@ def test_an_end_is_read_once(fleet: NoticedFleet) -> None:
     ended = [("event-over", f"E{number}") for number in range(5)]
     assert sorted(kinds(fleet.tell(NOW + 1))) == ended
     with fleet.snapshots.open() as snapshot:
-        assert store.ended_without_notice(snapshot.connection, NOW - 3600, NOW) == []
+        assert notice_rows.ended_without_notice(snapshot.connection, NOW - 3600, NOW) == []
     assert fleet.tell(NOW + 2) == []
 
 
@@ -698,32 +698,34 @@ def tell(database: Database, *found: Notice) -> int:
     """Store notices; return how many were new."""
     with database.writing.begin() as connection:
         next_change_number(connection)
-        return store.insert_notices(connection, found, base="http://c", site="console", now=NOW)
+        return notice_rows.insert_notices(
+            connection, found, base="http://c", site="console", now=NOW
+        )
 
 
 def claimed(database: Database, sink: str, console: str, now: float) -> list[int]:
     """Return the numbers of the notices that a console may deliver."""
     with database.writing.begin() as connection:
-        found = store.claim(connection, sink, console, now=now, limit=10)
+        found = notice_rows.claim(connection, sink, console, now=now, limit=10)
         return [each.sequence for each in found]
 
 
 def advance(database: Database, sink: str, console: str, number: int) -> None:
     """Note that a sink has acknowledged everything up to a number."""
     with database.writing.begin() as connection:
-        store.advance(connection, sink, console, number)
+        notice_rows.advance(connection, sink, console, number)
 
 
 def test_a_fact_is_stored_once_and_each_sink_has_its_place(database: Database) -> None:
     """A fact that two consoles find is stored once; a new sink begins behind it."""
     with database.writing.begin() as connection:
-        store.insert_cursors(connection, ["one"])
+        notice_rows.insert_cursors(connection, ["one"])
     assert tell(database, notice(), notice()) == 1
     assert tell(database, notice(), notice(subject="other")) == 1
     with database.writing.begin() as connection:
-        store.insert_cursors(connection, ["one", "two"])
-        assert store.is_waiting(connection, "one")
-        assert not store.is_waiting(connection, "two")
+        notice_rows.insert_cursors(connection, ["one", "two"])
+        assert notice_rows.is_waiting(connection, "one")
+        assert not notice_rows.is_waiting(connection, "two")
     assert claimed(database, "two", "a", NOW) == []
     assert claimed(database, "one", "a", NOW) == [1, 2]
     assert claimed(database, "one", "b", NOW + 30) == []
@@ -739,14 +741,14 @@ def test_a_sink_waits_for_no_console_of_another_time(database: Database) -> None
     once the clock is right.
     """
     with write_to(database) as (connection, _):
-        store.insert_cursors(connection, ["s"])
-        store.insert_notices(
+        notice_rows.insert_cursors(connection, ["s"])
+        notice_rows.insert_notices(
             connection, [over(known(), [])], base="http://c", site="console", now=NOW
         )
         connection.execute(notice_cursor.update().values(number=0))
-        assert store.claim(connection, "s", "one", now=NOW + 86_400, limit=9)
-        assert store.claim(connection, "s", "two", now=NOW + 86_400, limit=9) == []
-        assert store.claim(connection, "s", "two", now=NOW, limit=9)
+        assert notice_rows.claim(connection, "s", "one", now=NOW + 86_400, limit=9)
+        assert notice_rows.claim(connection, "s", "two", now=NOW + 86_400, limit=9) == []
+        assert notice_rows.claim(connection, "s", "two", now=NOW, limit=9)
 
 
 @pytest.mark.parametrize("is_emptied", [True, False])
@@ -755,7 +757,7 @@ def test_a_number_is_never_used_again(database: Database, is_emptied: bool) -> N
     the table.
     """
     with database.writing.begin() as connection:
-        store.insert_cursors(connection, ["one"])
+        notice_rows.insert_cursors(connection, ["one"])
     for each in ("a", "b", "c"):
         assert tell(database, notice(subject=each)) == 1
     claimed(database, "one", "x", NOW)
@@ -777,12 +779,12 @@ def test_incidents_are_kept_until_they_are_ended(database: Database) -> None:
     two = replace(one, vm_id="vm-2")
     moved = Incident(vm_id="vm-1", key="vm-1", kind="vm-not-back")
     with database.writing.begin() as connection:
-        store.upsert_incidents(connection, "contact", [one, two], NOW)
-        store.upsert_incidents(connection, "contact", [moved], NOW)
-        assert store.incidents(connection, "contact") == {"vm-1": moved, "vm-2": two}
-        store.delete_incidents(connection, "contact", ["vm-1", "vm-2", "vm-3"])
-        store.delete_incidents(connection, "contact", [])
-        assert store.incidents(connection, "contact") == {}
+        notice_rows.upsert_incidents(connection, "contact", [one, two], NOW)
+        notice_rows.upsert_incidents(connection, "contact", [moved], NOW)
+        assert notice_rows.incidents(connection, "contact") == {"vm-1": moved, "vm-2": two}
+        notice_rows.delete_incidents(connection, "contact", ["vm-1", "vm-2", "vm-3"])
+        notice_rows.delete_incidents(connection, "contact", [])
+        assert notice_rows.incidents(connection, "contact") == {}
 
 
 def test_a_vm_has_an_incident_of_its_contact_and_one_of_its_identity(database: Database) -> None:
@@ -790,11 +792,11 @@ def test_a_vm_has_an_incident_of_its_contact_and_one_of_its_identity(database: D
     silent = Incident(vm_id="vm-1", key="vm-1", kind="vm-silent")
     conflict = Incident(vm_id="vm-1", key="vm-1 conflict", kind="vm-conflict")
     with database.writing.begin() as connection:
-        store.upsert_incidents(connection, "contact", [silent], NOW)
-        store.upsert_incidents(connection, "identity", [conflict], NOW)
-        store.delete_incidents(connection, "contact", ["vm-1"])
-        assert store.incidents(connection, "contact") == {}
-        assert store.incidents(connection, "identity") == {"vm-1": conflict}
+        notice_rows.upsert_incidents(connection, "contact", [silent], NOW)
+        notice_rows.upsert_incidents(connection, "identity", [conflict], NOW)
+        notice_rows.delete_incidents(connection, "contact", ["vm-1"])
+        assert notice_rows.incidents(connection, "contact") == {}
+        assert notice_rows.incidents(connection, "identity") == {"vm-1": conflict}
 
 
 class Memory(Sink[SinkSettings]):

@@ -9,7 +9,7 @@ import pytest
 from support.documents.documents import FakeClock
 from support.sinks.scripted_sink import PATIENCE, Script, ScriptedSink
 
-from console.db import notices as store
+from console.db import notices as notice_rows
 from console.db.connection.opening import Database
 from console.db.connection.transactions import next_change_number
 from console.db.snapshot import Snapshots
@@ -54,7 +54,9 @@ class NoticeBench:
         found = Notice(kind=kind, subject="vm-1", key=(), at=NOW, title="t", text="t", path="/")
         with self.database.writing.begin() as connection:
             next_change_number(connection)
-            store.insert_notices(connection, [found], base="http://c", site="console", now=NOW)
+            notice_rows.insert_notices(
+                connection, [found], base="http://c", site="console", now=NOW
+            )
         self.worker.wake()
 
     def advance(self, seconds: float) -> None:
@@ -65,7 +67,7 @@ class NoticeBench:
     def waiting(self) -> bool:
         """Whether there are notices that the sink has not acknowledged."""
         with self.database.reading.begin() as connection:
-            return store.is_waiting(connection, "chat")
+            return notice_rows.is_waiting(connection, "chat")
 
 
 @pytest.fixture

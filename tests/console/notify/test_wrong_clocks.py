@@ -13,7 +13,7 @@ from sqlalchemy import select
 from support.console.intake import Intake
 from support.console.records import FakeVm
 
-from console.db import notices as store
+from console.db import notices as notice_rows
 from console.db.connection.opening import Database
 from console.db.connection.transactions import write_to
 from console.db.schema.decision_tables import notice
@@ -38,7 +38,7 @@ class Site:
         self._behind = behind
         self._notices = NoticeWorker([], snapshots=self.intake.snapshots, base="http://c", site="x")
         with write_to(database) as (connection, _):
-            self._begun = store.first_console_start(connection, self.intake.snapshots.clock())
+            self._begun = notice_rows.first_console_start(connection, self.intake.snapshots.clock())
         self.vms = {name: FakeVm(name=name) for name in ("a", "p")}
 
     def says(self, name: str, event_id: str, **given: Any) -> None:

@@ -27,7 +27,7 @@ from support.postgresql import PostgreSql
 from console.config.settings import ConsoleSettings
 from console.db.connection.opening import Database, database_url
 from console.db.sources.listening import ListeningInterval, write_listening
-from console.ingest.delivery import Delivery
+from console.ingest.source_batch import SourceBatch
 from console.ingest.writer import Writer
 from console.records.parse import parse_record
 from wire.moment import rfc3339
@@ -145,7 +145,7 @@ def test_what_cannot_be_written_as_time_passes_holds_up_no_record(
         )
         received = datetime.now(UTC).timestamp()
         beat = parse_record(vm.heartbeat().body, source="web", received_at=received)
-        writer.put(Delivery(source="web", items=[beat], on_end=lambda _: stored.set()))
+        writer.put(SourceBatch(source="web", items=[beat], on_end=lambda _: stored.set()))
         assert stored.wait(30)
         assert writer.progress.trouble is None
     finally:

@@ -24,8 +24,8 @@ from console.db.connection.errors import DatabaseFailedError
 from console.db.connection.opening import Database, database_url
 from console.db.connection.postgresql import Patience
 from console.db.connection.transactions import read_from, write_to
-from console.ingest.delivery import Delivery
-from console.ingest.progress import Progress
+from console.ingest.intake_counters import IntakeCounters
+from console.ingest.source_batch import SourceBatch
 from console.ingest.writer import Writer
 from console.records.parse import parse_record
 
@@ -181,7 +181,7 @@ def test_what_takes_too_long_at_once_is_taken_in_pieces(url: str) -> None:
     for number in range(wanted):
         body = vm.event(f"E{number}").body
         record = parse_record(body, source="s", received_at=1_800_000_000.0)
-        writer.put(Delivery(source="s", items=[record], on_end=on_end))
+        writer.put(SourceBatch(source="s", items=[record], on_end=on_end))
     writer.start()
     try:
         for _ in range(wanted):
@@ -210,7 +210,7 @@ def test_a_database_that_does_not_answer_is_trouble_before_it_fails() -> None:
     its connections are.
     """
     now = 100.0
-    progress = Progress(lambda: now)
+    progress = IntakeCounters(lambda: now)
     progress.note_begin()
     now += 4
     assert progress.trouble is None

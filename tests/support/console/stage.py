@@ -23,7 +23,7 @@ from support.ports import free_port
 from console.config.load import load
 from console.db.schema import tables
 from console.db.sources.listening import ListeningInterval, write_listening
-from console.ingest.delivery import Delivery
+from console.ingest.source_batch import SourceBatch
 from console.records.incoming import IncomingMessage
 from console.records.parse import parse_record, parse_status
 from console.service.console import Console
@@ -174,7 +174,7 @@ class ConsoleStage:
             if good:
                 stored.set()
 
-        delivery = Delivery(source="web", items=items, on_end=on_end)
+        delivery = SourceBatch(source="web", items=items, on_end=on_end)
         self.console.writer.put(delivery)
         assert stored.wait(20)
         self.settle()

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from console.db.connection.opening import Database
 from console.db.snapshot import Snapshot, Snapshots
 from console.db.sources.checkpoints import Checkpoint
-from console.ingest.delivery import Delivery, QuarantinedMessage
+from console.ingest.source_batch import QuarantinedMessage, SourceBatch
 from console.ingest.writer import Writer
 from console.records.incoming import IncomingMessage
 from console.records.parse import parse_record
@@ -38,7 +38,7 @@ class WriterBench:
             answers.append(answer)
             stored.set()
 
-        delivery = Delivery(source="s", items=items, on_end=on_end, checkpoint=checkpoint)
+        delivery = SourceBatch(source="s", items=items, on_end=on_end, checkpoint=checkpoint)
         self.writer.put(delivery, timeout=10)
         assert stored.wait(30)
         assert answers == [True]

@@ -7,7 +7,7 @@ from support.console.writer_bench import AT, WriterBench
 
 from console.db.connection.opening import Database
 from console.db.schema import tables
-from console.ingest.delivery import QuarantinedMessage
+from console.ingest.source_batch import QuarantinedMessage
 
 
 def test_quarantine_has_one_row_per_reason(database: Database, writer_bench: WriterBench) -> None:

@@ -20,7 +20,7 @@ class QuarantinedMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
+class SourceBatch:
     """Messages that came in together: they are committed together, and then `on_end` is called.
 
     `on_end(True)`: committed; the source may acknowledge. `on_end(False)`: the console stops before

@@ -1,4 +1,6 @@
-"""The progress of intake, for status, readiness and metrics; only the writer changes it."""
+"""Counters of what was taken in, and whether the database answers, for status, readiness and
+metrics; only the writer changes it.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from console.ingest.delivery import Delivery, QuarantinedMessage
+from console.ingest.source_batch import QuarantinedMessage, SourceBatch
 from console.records.incoming import IncomingRecord
 
 _ANSWER_SECONDS: Final = 5.0
 """After this time without an answer the database counts as failing."""
 
 
-class Progress:
+class IntakeCounters:
     """Counters since the start, and the state of the database."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -68,7 +70,7 @@ class Progress:
         )
         return dict(found.most_common())
 
-    def count(self, batch: Sequence[Delivery], *, duplicates: int, at: float) -> None:
+    def count(self, batch: Sequence[SourceBatch], *, duplicates: int, at: float) -> None:
         """Count a batch that was committed."""
         self.committed_at = at
         self.duplicates += duplicates
