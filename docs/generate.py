@@ -28,8 +28,9 @@ from bridge.config.approval import Rule
 from bridge.config.reference import Variable
 from bridge.preparation import transitions as preparation_transitions
 from bridge.simulator.scenarios import SCENARIOS
-from console.approvals import decision_requests
+from console.approvals import decision_requests, turn_requests
 from console.approvals import transitions as decision_transitions
+from console.approvals.refusal_reasons import REASONS
 from console.turns import transitions as turn_transitions
 from docs import console_parts, survival_page
 from docs.chart_schema import SCHEMA_FILE, schema_text
@@ -140,6 +141,8 @@ def generated() -> Iterator[tuple[str, str]]:
     yield "console-turns", table(head, turn_transitions.printed())
     head = ("request", "the first that holds", "what becomes of it")
     yield "console-requests", table(head, decision_requests.printed())
+    refusals = ((f"`{each}`", REASONS[each].sentence) for each in turn_requests.REFUSALS)
+    yield "console-turn-refusals", table(("reason", "answer"), refusals)
     head = ("stage", "the first that holds", "what the console does")
     yield "console-decisions", table(head, decision_transitions.printed())
     commands_of_console = (

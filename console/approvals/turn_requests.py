@@ -5,6 +5,7 @@ Both run in the caller's transaction.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -17,7 +18,7 @@ from console.approvals.decision_requests import (
     next_step,
 )
 from console.approvals.decision_situation import GRACE_SECONDS
-from console.approvals.refusal_reasons import DecisionRefusedError
+from console.approvals.refusal_reasons import DecisionRefusedError, RefusalReason
 from console.audit import audit_log
 from console.db.decisions import decision_rows, prepare_commands, turn_rows
 from console.db.decisions.latest_groups import are_latest
@@ -34,6 +35,18 @@ from console.turns.transitions import Occurrence, TurnCondition
 
 _NO_POLICY: Final = DecisionPolicy(can_sign=False)
 """The end of a turn needs no key, and no other rule is about it."""
+
+
+REFUSALS: Final[Sequence[RefusalReason]] = (
+    "other_groups",
+    "turn_begun",
+    "not_its_turn",
+    "cannot_prepare",
+    "not_prepared",
+)
+"""Why an approval that the table of `decision_requests` does not refuse may be refused all the
+same, if the event has VMs of a group: it does not get its turn.
+"""
 
 
 class TurnRequests:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from support.console.decision_cases import AT, candidate, command, decision, receipt, situation
 
+from console.approvals import decision_requests, turn_requests
 from console.approvals.decision_situation import (
     END_SECONDS,
     GRACE_SECONDS,
@@ -15,6 +16,7 @@ from console.approvals.decision_situation import (
     WaitForChange,
     expiry,
 )
+from console.approvals.refusal_reasons import REASONS
 from console.approvals.transitions import TABLE, DecisionStage, always, next_step, printed
 from console.fleet.commands import LAPSE_SECONDS
 
@@ -295,3 +297,12 @@ def test_the_table_can_be_read() -> None:
     assert len(rows) == sum(len(row) for row in TABLE.values())
     assert {state for state, _, _ in rows} == {each.value for each in DecisionStage}
     assert all(words.endswith(".") for _, *columns in rows for words in columns)
+
+
+def test_every_reason_of_a_refusal_is_in_the_reference() -> None:
+    """The reference shows each reason for which a request is refused: in the table of requests, or
+    among those of turns.
+    """
+    steps = [step for row in decision_requests.TABLE.values() for step in row.values()]
+    reasons = {step.reason for step in steps if isinstance(step, decision_requests.Refuse)}
+    assert reasons | {*turn_requests.REFUSALS} == REASONS.keys()
