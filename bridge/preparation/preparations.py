@@ -157,8 +157,8 @@ class Preparations:
     # Called by the sink's thread
 
     def event_of(self, record: Record) -> Record | None:
-        """Return the record of the event for which `record` asks the sink to prepare; None if
-        that is no longer needed. Raises `StoreError`.
+        """Return the record of the event for which `record` asks the sink to prepare; None if the
+        VM need not prepare for it any more. Raises `StoreError`.
         """
         with self._lock:
             each = self._open.asked_by(record)

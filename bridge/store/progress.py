@@ -209,18 +209,18 @@ def _write_delivery(connection: sqlite3.Connection, delivery: _Delivery) -> None
     """Keep the newest acknowledged record of each event, sink and role: 0 there means that the sink
     may have received the event, but has acknowledged nothing.
     """
-    sink, role, acknowledged, retried = delivery
+    sink = delivery.sink
     connection.executemany(
         "INSERT INTO acknowledged (event, sink, role, sequence) VALUES (?1, ?2, ?3, ?4) "
         "ON CONFLICT (event, sink, role) DO UPDATE SET sequence = excluded.sequence "
         "WHERE excluded.sequence > sequence",
-        [(event, sink, role, sequence) for event, sequence in acknowledged],
+        [(event, sink, delivery.role, sequence) for event, sequence in delivery.acknowledged],
     )
     connection.executemany(
         "DELETE FROM dead WHERE sink = ? AND sequence = ?",
-        [(sink, sequence) for sequence in retried],
+        [(sink, sequence) for sequence in delivery.retried],
     )
-    let_newer_follow(connection, sink, {event for event, _ in acknowledged})
+    let_newer_follow(connection, sink, {event for event, _ in delivery.acknowledged})
 
 
 def move_cursor(connection: sqlite3.Connection, sink: str, cursor: int) -> None:

@@ -162,7 +162,7 @@ def has_no_role(situation: RequestSituation) -> bool:
 def is_of_other_sites(situation: RequestSituation) -> bool:
     """The event concerns another site than the person's own."""
     known = situation.known
-    if known is None:  # nobody knows any more which sites a held turn concerns
+    if known is None:  # the sites that a held turn concerns are not known
         return situation.held_turn is not None and situation.request.person.site is not None
     sites = (each.site for each in known.named.values())
     return not decides_event(situation.request.person, known.event, sites)
@@ -255,7 +255,7 @@ def is_left_already(situation: RequestSituation) -> bool:
 
 
 def is_unknown_without_turn(situation: RequestSituation) -> bool:
-    """There is no such event, and no turn of it is held."""
+    """There is no such event, and its VMs hold no turn."""
     return situation.known is None and situation.held_turn is None
 
 

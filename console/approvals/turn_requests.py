@@ -232,8 +232,8 @@ def end_turn(
 
 
 def _turn_without_event(request: DecisionRequest, facts: TurnFacts) -> Turn | None:
-    """Return the held turn of an event that the console does not know any more, the oldest if
-    there are several; None if there is none.
+    """Return the held turn of an event that the console has forgotten: the oldest of several, or
+    None.
     """
     found = [
         each

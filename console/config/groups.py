@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from console.config.section import Section
 from sinks.shared.event_match import EventMatch
+from sinks.shared.section import Section
 
 FIELDS: Final = ("site", "location", "zone", "scaleSet", "resourceGroup", "name")
 """The attributes that a group can match or separate by, besides `tag:<NAME>`."""

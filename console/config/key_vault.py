@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from console.config.section import Section
+from sinks.shared.section import Section
 
 
 class KeyVaultSettings(Section):

@@ -14,8 +14,9 @@ from pydantic import (
     model_validator,
 )
 
-from console.config.section import Section, from_json
+from console.config.json_text import from_json
 from sinks.http.address import is_loopback
+from sinks.shared.section import Section
 
 Mode = Literal["none", "proxy", "oidc"]
 

@@ -18,10 +18,11 @@ from pydantic import (
 )
 
 from console.config.groups import GroupSettings, check_names
+from console.config.json_text import from_json
 from console.config.key_vault import KeyVaultSettings
 from console.config.login import LoginSettings
-from console.config.section import Section, from_json
 from sinks.http.address import is_loopback
+from sinks.shared.section import Section
 
 Role = Literal["viewer", "approver", "admin"]
 ROLES: Final[tuple[Role, ...]] = ("viewer", "approver", "admin")

@@ -98,7 +98,7 @@ class Vm:
     """The name of the source over which it takes commands."""
     status_site: str | None = None
     """The site of the MQTT topics at which it was last online. It differs from `site` if that was
-    given at its enrolment, or the VM reports another one that nobody has accepted yet.
+    given at its enrolment, or the VM reports another one that is not accepted.
     """
     prepares: bool = False
     """Whether it has a program that prepares."""

@@ -1,12 +1,8 @@
-"""What every part of the settings has in common, and values that are JSON text."""
+"""Values of settings that are JSON text."""
 
 from __future__ import annotations
 
 import json
-
-from sinks.shared.section import Section
-
-__all__ = ["Section", "from_json"]
 
 
 def from_json(value: object) -> object:
