@@ -33,7 +33,7 @@ class RecordChoice:
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Return the choice that has this text. Raises `ValueError` if it is not the text of a choice."""
+        """Return the choice that has this text. Raises `ValueError` if no choice has it."""
         try:
             chosen = json.loads(text)
             return cls(types=chosen["types"], affects_this_vm_only=chosen["affects"])
