@@ -214,7 +214,9 @@ class OpenPreparations:
             self._save(replace(preparation, is_over=step.is_over))
             return
         reason = step.reason or reason
-        after = replace(preparation, state=step.state, is_over=step.is_over)
+        # A run that gave up may have undone what was prepared for earlier states.
+        before = () if step.state == "failed" else preparation.before
+        after = replace(preparation, state=step.state, is_over=step.is_over, before=before)
         record = self._record(after, reason)
         if step.state == RECOVERED:
             self._rows.finish(after, record)

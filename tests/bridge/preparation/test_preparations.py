@@ -234,6 +234,7 @@ def test_a_state_that_comes_back_is_still_prepared(
     [
         ("prepared", "prepared"),
         ("gave up", "none"),
+        ("gave up, and tried again", "none"),
         ("not ended", "none"),
         ("cut off", "none"),
         ("restart", "none"),
@@ -260,10 +261,10 @@ def test_a_state_that_comes_back_after_another_one_was_prepared_for(
         asked = ask()
     if in_between == "cut off":
         preparing.preparations.note_cut_off(asked)
-    if in_between in ("prepared", "cut off", "restart"):
-        preparing.preparations.note_prepared(asked)
-    if in_between == "gave up":
+    if in_between.startswith("gave up"):
         preparing.preparations.note_gave_up(asked, "no")
+    if in_between in ("prepared", "cut off", "restart", "gave up, and tried again"):
+        preparing.preparations.note_prepared(asked)
     preparing.store.close()
     preparing.begin()
     assert preparing.poll(body(entry(), incarnation=3)) == [expected]
